@@ -486,6 +486,9 @@ def test_load_says_what_is_wrong(tmp_path: Path) -> None:
         weft.load(tmp_path / "fine" / "libfine.so", "other")
     with pytest.raises(OSError, match=r"cannot open"):
         weft.load(tmp_path / "libnone.so")
+    (tmp_path / "libtext.so").write_text("no library")
+    with pytest.raises(OSError, match=f"weft.load: {tmp_path / 'libtext.so'}: "):
+        weft.load(tmp_path / "libtext.so")
 
 
 def test_what_cannot_be_packaged(tmp_path: Path) -> None:

@@ -129,7 +129,10 @@ def _loaded(path: Path) -> ctypes.CDLL:
     with tempfile.NamedTemporaryFile(prefix="weft_", suffix=".so") as copy:
         copy.write(path.read_bytes())
         copy.flush()
-        return ctypes.CDLL(copy.name)
+        try:
+            return ctypes.CDLL(copy.name)
+        except OSError as error:
+            raise OSError(f"{WHAT}: {str(error).replace(copy.name, str(path))}") from None
 
 
 class Model:
