@@ -182,8 +182,7 @@ std::string archive(const std::vector<std::pair<std::string, std::string>>& memb
     member.MemberName = member.Buf->getBufferIdentifier();
     all.push_back(std::move(member));
   }
-  auto buffer =
-      llvm::writeArchiveToBuffer(all, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU, true, false);
+  auto buffer = llvm::writeArchiveToBuffer(all, llvm::SymtabWritingMode::NormalSymtab, kind, true, false);
   internal_check(static_cast<bool>(buffer), "LLVM cannot write an archive: {}", llvm::toString(buffer.takeError()));
   return (*buffer)->getBuffer().str();
 }
