@@ -1,5 +1,6 @@
 #include "packages/target.h"
 
+#include <llvm/ADT/StringMap.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/Triple.h>
 
@@ -12,6 +13,76 @@ namespace {
 
 // Features are those that the name promises, and no more: what a package computes is the same on every machine of its
 // target, to the bit.
+constexpr Target kX86V3 = {
+    .name = "x86-64-v3",
+    .architecture = "x86_64",
+    .triple = "x86_64-unknown-linux-gnu",
+    .cpu = "x86-64-v3",
+    .features = "",
+    .abi = "",
+    .vector_bytes = 32,
+    .registers = 16,
+    .chains = 8,
+    .rounds = true,
+    .f16c = true,
+};
+constexpr Target kAarch64 = {
+    .name = "aarch64",
+    .architecture = "aarch64",
+    .triple = "aarch64-unknown-linux-gnu",
+    .cpu = "generic",
+    .features = "+neon",
+    .abi = "",
+    .vector_bytes = 16,
+    .registers = 32,
+    .chains = 8,
+    .rounds = true,
+    .f16c = true,
+};
+constexpr Target kCortexM4 = {
+    .name = "cortex-m4",
+    .architecture = "armv7e-m",
+    .triple = "thumbv7em-none-eabihf",
+    .cpu = "cortex-m4",
+    .features = "",
+    .abi = "",
+    .vector_bytes = 4,
+    .registers = 24,
+    .chains = 2,
+    .rounds = false,
+    .fixed_addresses = true,
+    .hard_floats = true,
+};
+
+/// The machine under another system, or another one that differs in little.
+constexpr Target with(Target target, std::string_view name, std::string_view architecture, std::string_view triple) {
+  target.name = name;
+  target.architecture = architecture;
+  target.triple = triple;
+  return target;
+}
+
+constexpr Target cortex_m7() {
+  Target target = with(kCortexM4, "cortex-m7", kCortexM4.architecture, kCortexM4.triple);
+  target.cpu = "cortex-m7";
+  target.chains = 4;
+  target.rounds = true;
+  return target;
+}
+
+constexpr Target cortex_m33() {
+  Target target = with(kCortexM4, "cortex-m33", "armv8-m", "thumbv8m.main-none-eabihf");
+  target.cpu = "cortex-m33";
+  return target;
+}
+
+constexpr Target aarch64_macos() {
+  Target target = with(kAarch64, "aarch64-macos", "aarch64-macos", "arm64-apple-macosx11.0");
+  target.cpu = "apple-m1";
+  target.features = "";
+  return target;
+}
+
 constexpr Target kTargets[] = {
     {.name = "x86-64",
      .architecture = "x86_64",
@@ -23,17 +94,7 @@ constexpr Target kTargets[] = {
      .registers = 16,
      .chains = 8,
      .rounds = false},
-    {.name = "x86-64-v3",
-     .architecture = "x86_64",
-     .triple = "x86_64-unknown-linux-gnu",
-     .cpu = "x86-64-v3",
-     .features = "",
-     .abi = "",
-     .vector_bytes = 32,
-     .registers = 16,
-     .chains = 8,
-     .rounds = true,
-     .f16c = true},
+    kX86V3,
     {.name = "x86-64-v4",
      .architecture = "x86_64",
      .triple = "x86_64-unknown-linux-gnu",
@@ -46,17 +107,7 @@ constexpr Target kTargets[] = {
      .rounds = true,
      .avx512 = true,
      .f16c = true},
-    {.name = "aarch64",
-     .architecture = "aarch64",
-     .triple = "aarch64-unknown-linux-gnu",
-     .cpu = "generic",
-     .features = "+neon",
-     .abi = "",
-     .vector_bytes = 16,
-     .registers = 32,
-     .chains = 8,
-     .rounds = true,
-     .f16c = true},
+    kAarch64,
     {.name = "riscv64",
      .architecture = "riscv64",
      .triple = "riscv64-unknown-linux-gnu",
@@ -67,42 +118,9 @@ constexpr Target kTargets[] = {
      .registers = 32,
      .chains = 4,
      .rounds = false},
-    {.name = "cortex-m4",
-     .architecture = "armv7e-m",
-     .triple = "thumbv7em-none-eabihf",
-     .cpu = "cortex-m4",
-     .features = "",
-     .abi = "",
-     .vector_bytes = 4,
-     .registers = 24,
-     .chains = 2,
-     .rounds = false,
-     .fixed_addresses = true,
-     .hard_floats = true},
-    {.name = "cortex-m7",
-     .architecture = "armv7e-m",
-     .triple = "thumbv7em-none-eabihf",
-     .cpu = "cortex-m7",
-     .features = "",
-     .abi = "",
-     .vector_bytes = 4,
-     .registers = 24,
-     .chains = 4,
-     .rounds = true,
-     .fixed_addresses = true,
-     .hard_floats = true},
-    {.name = "cortex-m33",
-     .architecture = "armv8-m",
-     .triple = "thumbv8m.main-none-eabihf",
-     .cpu = "cortex-m33",
-     .features = "",
-     .abi = "",
-     .vector_bytes = 4,
-     .registers = 24,
-     .chains = 2,
-     .rounds = false,
-     .fixed_addresses = true,
-     .hard_floats = true},
+    kCortexM4,
+    cortex_m7(),
+    cortex_m33(),
     {.name = "wasm32",
      .architecture = "wasm32",
      .triple = "wasm32-unknown-unknown",
@@ -114,39 +132,9 @@ constexpr Target kTargets[] = {
      .chains = 4,
      .rounds = true,
      .fixed_addresses = true},
-    {.name = "aarch64-macos",
-     .architecture = "aarch64-macos",
-     .triple = "arm64-apple-macosx11.0",
-     .cpu = "apple-m1",
-     .features = "",
-     .abi = "",
-     .vector_bytes = 16,
-     .registers = 32,
-     .chains = 8,
-     .rounds = true,
-     .f16c = true},
-    {.name = "x86-64-v3-macos",
-     .architecture = "x86_64-macos",
-     .triple = "x86_64-apple-macosx11.0",
-     .cpu = "x86-64-v3",
-     .features = "",
-     .abi = "",
-     .vector_bytes = 32,
-     .registers = 16,
-     .chains = 8,
-     .rounds = true,
-     .f16c = true},
-    {.name = "x86-64-v3-windows",
-     .architecture = "x86_64-windows",
-     .triple = "x86_64-pc-windows-msvc",
-     .cpu = "x86-64-v3",
-     .features = "",
-     .abi = "",
-     .vector_bytes = 32,
-     .registers = 16,
-     .chains = 8,
-     .rounds = true,
-     .f16c = true},
+    aarch64_macos(),
+    with(kX86V3, "x86-64-v3-macos", "x86_64-macos", "x86_64-apple-macosx11.0"),
+    with(kX86V3, "x86-64-v3-windows", "x86_64-windows", "x86_64-pc-windows-msvc"),
 };
 
 }  // namespace

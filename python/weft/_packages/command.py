@@ -13,6 +13,7 @@ from weft import _C, formats
 from weft._packages.package import package
 from weft.formats import FormatError
 from weft.formats._beside import unused_text
+from weft.formats._options import named_values
 from weft.formats._stacks import stacks_of
 
 _DESCRIPTION = """\
@@ -64,13 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _package(arguments: argparse.Namespace) -> None:
-    options = {}
-    for word in arguments.option:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise FormatError(f"--option should be NAME=VALUE, got: {word!r}")
-        options[name.strip()] = value.strip()
-    source = formats.read(arguments.source, arguments.format, options)
+    source = formats.read(arguments.source, arguments.format, named_values(arguments.option, "--option"))
     if not source.layers:
         raise FormatError(f"{arguments.source} is a trace, which has no layers")
     if source.unused and not arguments.allow_unused:

@@ -15,6 +15,7 @@ from torch import Tensor
 from weft import _C
 from weft._base.dtypes import DTYPES
 from weft._packages import c_text
+from weft._packages.load import ABI
 from weft._packages.steps import Step
 
 
@@ -127,7 +128,7 @@ def _facts(contents: Contents) -> dict[str, object]:
     first = next(iter(contents.objects.values()))
     return {
         "name": contents.name,
-        "abi": 1,
+        "abi": ABI,
         "weft": _C.__version__,
         "fingerprint": f"{first.fingerprint:016x}",
         "inputs": tensors(contents.step.inputs),

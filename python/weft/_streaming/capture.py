@@ -131,6 +131,7 @@ class _Whole:
         self.model, self.leaves, self.spec, self.dims, self.what = model, leaves, spec, dims, what
         self.group = 1  #: a multiple of so many steps, which are a dim behind the time's
         self.function: Function  #: that was recorded last
+        self.proved: _C.Template | None = None  #: the last that _is_proved() bore out
 
     def program(self, steps: int) -> tuple[_C.Program, Traced]:
         """The program, whose time dims are a symbol, and what it is called with."""
@@ -163,7 +164,7 @@ class _Whole:
         if self._is_for_any(traced):
             if template.free:
                 raise UnsupportedError("a number in it follows from the number of steps, which a stream doesn't know")
-            if not self._is_proved(template, steps * factor, whole):
+            if template is not self.proved and not self._is_proved(template, steps * factor, whole):
                 raise UnsupportedError(f"{DIFFERS}: it is found for {steps} steps, and others have another form")
         return traced
 
@@ -179,6 +180,8 @@ class _Whole:
             if not template.matches(run.recording):
                 return False
             tried += 1
+        if tried > 1:
+            self.proved = template
         return tried > 1
 
     def _function(self, steps: int, whole: tuple[Names, Names] | None) -> Function:

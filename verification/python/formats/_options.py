@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from weft.formats._layers import Activation, FormatError
@@ -141,3 +141,14 @@ class Options:
     def text(self, name: str, default: str | None = None) -> Any:
         value = self.values.get(name)
         return default if value is None else str(value)
+
+
+def named_values(words: Sequence[str], option: str) -> dict[str, str]:
+    """NAME=VALUE words of a command line by name; `option` is what they were given to."""
+    options = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise FormatError(f"{option} should be NAME=VALUE, got: {word!r}")
+        options[name.strip()] = value.strip()
+    return options

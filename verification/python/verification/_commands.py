@@ -12,6 +12,7 @@ from typing import Any
 from weft import formats
 from weft.formats import FormatError
 from weft.formats._atomic import replacing
+from weft.formats._options import named_values
 from weft.formats._registry import FORMATS
 
 _FORMATS = ", ".join(format.name for format in FORMATS)
@@ -116,16 +117,6 @@ def _convert_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options(words: Sequence[str], option: str) -> dict[str, str]:
-    options = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise FormatError(f"{option} should be NAME=VALUE, got: {word!r}")
-        options[name.strip()] = value.strip()
-    return options
-
-
 def _verify(arguments: argparse.Namespace) -> int:
     from weft.verification import verify
 
@@ -138,8 +129,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         batch=arguments.batch,
         reference_format=arguments.reference_format,
         candidate_format=arguments.candidate_format,
-        reference_options=_options(arguments.reference_option, "--reference-option"),
-        candidate_options=_options(arguments.candidate_option, "--candidate-option"),
+        reference_options=named_values(arguments.reference_option, "--reference-option"),
+        candidate_options=named_values(arguments.candidate_option, "--candidate-option"),
     )
     format = arguments.format or _FORMAT_OF.get(Path(arguments.output or "").suffix.lower(), "text")
     if format == "text":
@@ -184,7 +175,7 @@ def _left_out(source: formats.Source) -> list[str]:
 
 
 def _convert(arguments: argparse.Namespace) -> int:
-    source = formats.read(arguments.source, arguments.source_format, _options(arguments.option, "--option"))
+    source = formats.read(arguments.source, arguments.source_format, named_values(arguments.option, "--option"))
     notes = [*source.notes, *_left_out(source)]
     content: Any = source
     trace_wanted = arguments.format == "trace" or (arguments.format is None and arguments.destination.endswith(".npz"))
