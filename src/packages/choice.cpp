@@ -47,7 +47,7 @@ class Choice {
     return b_.CreateCall(type, code, {b_.getInt32(leaf), b_.getInt32(0)});
   }
 
-  /// Which registers the system saves; only where it has said that it may be asked.
+  /// The bits of the registers that the system saves (XCR0). Asks only if `may_be_asked`: elsewhere xgetbv is illegal.
   Value* saved_registers(Value* may_be_asked) {
     llvm::BasicBlock *before = b_.GetInsertBlock(), *asked = block("asked"), *behind = block("behind");
     b_.CreateCondBr(may_be_asked, asked, behind);

@@ -105,7 +105,7 @@ Value* Emitter::load(const Buffer& buffer, const Place& place, const std::vector
   return codegen::emit_from_memory(b_, loaded, buffer.dtype);
 }
 
-/// One element after the other; those behind the end of the dim are the last one again.
+/// Loads a vector element by element. Lanes behind the end of the dim repeat the last element.
 Value* Emitter::load_lanes(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes) {
   const auto dim = static_cast<size_t>(place.lane);
   Value* all = llvm::PoisonValue::get(register_type(buffer.dtype, place.lanes));

@@ -175,7 +175,7 @@ class Divider {
     return inner.size() > 6 || std::ranges::any_of(inner, [&](ValueId id) { return is_dear(step_, *step_.op_of(id)); });
   }
 
-  /// Of values that want memory those get it that no other of them is computed from.
+  /// Gives memory to the values that want it and have a reader that doesn't: the last ones of each chain.
   bool give_memory_to_shared() {
     std::set<ValueId> wanting;
     for (const auto& [value, tasks] : inner_)

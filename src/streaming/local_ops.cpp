@@ -28,7 +28,8 @@ bool has_symbol(const ir::Attr& attr) { return std::holds_alternative<Dim>(attr)
 
 }  // namespace
 
-/// What follows from no step, and so is there as early as it is asked for: a chunk of it, without its value.
+/// A chunk of a value that depends on no step, such as step numbers, so that it may run ahead of the inputs. Its
+/// value in the programs isn't set yet.
 Stream Walker::free_running(const Op& op, size_t dim, const Dim& length) const {
   const auto rate = lengths_.rate(length);
   if (!rate || rate->elements <= 0) refuse(op, "has {} steps, which don't grow with the sequence", to_string(length));

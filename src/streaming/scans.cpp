@@ -20,7 +20,7 @@ struct Loop {
   std::vector<ValueId> carries, stacks;
 };
 
-/// An op of the region as others; none where it stays as it is.
+/// Writes an op of the region as other ops. Returns none if the op stays as it is.
 using Native = std::function<std::optional<ValueId>(const Op&, Builder& body, const passes::Substitution& map)>;
 
 void for_each_type(const ir::Program& program, const ir::Block& block, const std::function<void(const Type&)>& see) {

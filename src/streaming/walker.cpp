@@ -296,7 +296,7 @@ Stream Walker::output(ValueId result, int64_t delay) {
   }
   // The first chunk gives the first elements.
   stream = writer_.delayed(stream, std::max<int64_t>(-stream.shift, 0));
-  // What has come so far of elements that read what pads the end is of a sequence that goes on.
+  // Elements that read the padding of the end would be others in a sequence that goes on: they wait for its steps.
   if (stream.settled < 0) stream = writer_.delayed(stream, std::max<int64_t>(-stream.ahead - stream.settled, 0));
   const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), stream.per_chunk);
   if (steps > delay && stream.looks_ahead != nullptr) {

@@ -38,7 +38,7 @@ class Writer {
   uint64_t new_origin() { return next_origin_++; }
   /// The constant in the step program: a weight, a result of the start program, or an op that costs nothing.
   ir::ValueId in_step(const Stream& constant);
-  /// What the ops of the whole program that made it are worth doing again.
+  /// Has the step program compute the constant as `step`, since doing its ops again costs nothing.
   void set_cheap(const Stream& constant, ir::ValueId step) { in_step_[constant.start] = step; }
   /// A constant made in the start program.
   static Stream constant(ir::ValueId start);
