@@ -67,11 +67,14 @@ def test_what_a_loop_hides_is_found_by_mending_it(five: dict[str, Any]) -> None:
 
 
 def test_the_two_of_known_cost_come_first_in_their_order(five: dict[str, Any]) -> None:
-    lines = [[five["breaks"][number]["line"] for number in action["breaks"]] for action in five["actions"]]
-    assert len(lines[0]) == len(five["breaks"]), "all changes together"
-    assert lines[1:3] == [line_of(SITES["sleep"]), line_of(SITES["print"])]
+    together, *others = five["actions"]
+    assert len(together["breaks"]) == len(five["breaks"]), "all changes together"
+    # On a busy machine two gains may not add up, and their pair then has a row before those of single changes.
+    single = [action for action in others if not action["title"].startswith("two changes together")]
+    lines = [[five["breaks"][number]["line"] for number in action["breaks"]] for action in single]
+    assert lines[:2] == [line_of(SITES["sleep"]), line_of(SITES["print"])]
     # A sleep is never shorter than it was asked to be.
-    assert five["actions"][1]["gain"]["high"] > 0.012 > five["actions"][2]["gain"]["median"]
+    assert single[0]["gain"]["high"] > 0.012 > single[1]["gain"]["median"]
 
 
 def test_every_break_is_mended_and_all_together_leave_one_graph(five: dict[str, Any]) -> None:
