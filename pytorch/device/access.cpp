@@ -3,6 +3,8 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/arange.h>
 
+#include <unordered_map>
+
 #include "device/record.h"
 #include "device/storage.h"
 #include "device/views.h"
@@ -81,15 +83,49 @@ ValueRef follow_back(const ViewSteps& steps, const ValueRef& contents, ValueRef 
   return record_reshape(value, contents->sizes);
 }
 
+/// The operations that read views, by the form of the storage and the view. A thread's own: looking them up takes less
+/// than recording them.
+class KnownReads {
+ public:
+  /// Null if the view has not been read yet.
+  const std::vector<UnaryCall>* find(const LazyStorage& storage, const at::Tensor& tensor) {
+    words_.clear();
+    words_.insert(words_.end(), {static_cast<int64_t>(storage.dtype()), tensor.storage_offset(),
+                                 static_cast<int64_t>(storage.sizes().size())});
+    for (const at::IntArrayRef each : {storage.sizes(), tensor.sizes(), tensor.strides()})
+      words_.insert(words_.end(), each.begin(), each.end());
+    const auto found = reads_.find(words_);
+    return found == reads_.end() ? nullptr : &found->second;
+  }
+
+  /// Keeps what was recorded for the view that was looked for last.
+  void keep(std::vector<UnaryCall> calls) {
+    if (reads_.size() >= kMost) reads_.clear();
+    reads_.emplace(words_, std::move(calls));
+  }
+
+ private:
+  static constexpr size_t kMost = 1U << 12U;
+  std::unordered_map<std::vector<int64_t>, std::vector<UnaryCall>, record::WordsHash> reads_;
+  std::vector<int64_t> words_;
+};
+
 ValueRef read_memory(const at::Tensor& tensor) {
+  thread_local KnownReads known_reads;
   LazyStorage& storage = storage_of(tensor);
   if (is_whole(storage, tensor)) return storage.contents();
   if (tensor.numel() == 0) return record_zeros(tensor.scalar_type(), tensor.sizes());
+  if (tensor.scalar_type() == storage.dtype())
+    if (const auto* calls = known_reads.find(storage, tensor)) return record_calls(*calls, storage.contents());
   check_extent(storage, tensor);
   bring_to_form(storage, tensor);
   if (is_whole(storage, tensor)) return storage.contents();
-  if (auto steps = find_steps(storage.sizes(), tensor.sizes(), tensor.strides(), tensor.storage_offset()))
-    return follow(*steps, storage.contents(), tensor);
+  if (auto steps = find_steps(storage.sizes(), tensor.sizes(), tensor.strides(), tensor.storage_offset())) {
+    const ValueRef contents = storage.contents(), value = follow(*steps, contents, tensor);
+    static_cast<void>(known_reads.find(storage, tensor));
+    known_reads.keep(calls_between(contents, value));
+    return value;
+  }
   const ValueRef flat = record_reshape(storage.contents(), {c10::multiply_integers(storage.sizes())});
   return record_gather(flat, places_of(storage, tensor));
 }

@@ -6,6 +6,7 @@
 #include "device/sparse.h"
 #include "device/storage.h"
 #include "device/views.h"
+#include "record/argument_words.h"
 
 namespace weft::device {
 
@@ -32,11 +33,7 @@ class Taker {
     if (slot == Slot::kProgram) return program_argument(argument.toStringView());
     if (slot == Slot::kDevice) return argument.isNone() ? argument : IValue(c10::Device(c10::kCPU));
     if (argument.isSymInt()) return argument.toSymInt().guard_int(__FILE__, __LINE__);
-    if (argument.isSymIntList()) {
-      std::vector<int64_t> sizes;
-      for (const auto& one : argument.toSymIntVector()) sizes.push_back(one.guard_int(__FILE__, __LINE__));
-      return sizes;
-    }
+    if (argument.isSymIntList()) return at::IntArrayRef(record::integers_of(argument));
     return argument;
   }
 

@@ -143,14 +143,15 @@ class Walk {
   void tell(const Node& node) {
     words_.begin(node);
     words_.fixed(node.op->traits.name);
-    for (size_t i = 0; i < node.arguments.size(); ++i) {
-      words_.begin_argument(node.arguments[i]);
+    for (size_t i = 0; i < node.arguments->size(); ++i) {
+      const IValue& argument = (*node.arguments)[i];
+      words_.begin_argument(argument);
       if (node.op->slots[i] == Slot::kTensor || node.op->slots[i] == Slot::kTensors) {
-        tell_operands(node, node.arguments[i]);
+        tell_operands(node, argument);
       } else if (node.op->slots[i] == Slot::kProgram) {
-        words_.fixed(program_argument(node.arguments[i]).number);
+        words_.fixed(program_argument(argument).number);
       } else {
-        record::spell(node.arguments[i], words_);
+        record::spell(argument, words_);
       }
     }
     for (const auto& result : *node.results) {
@@ -235,7 +236,7 @@ class SizeReader : public NoTensors {
   void begin(const Node& node) {
     sized_.arguments.emplace_back();
     sized_.results.emplace_back();
-    sized_.arguments.back().reserve(node.arguments.size());
+    sized_.arguments.back().reserve(node.arguments->size());
   }
   void begin_argument(const IValue& argument) { sized_.arguments.back().push_back(argument); }
   void fixed(int64_t) { ++at_; }
@@ -336,6 +337,7 @@ std::vector<WordPlace> places_of_words(const Batch& batch, std::span<const size_
 
 Batch::Told Batch::record() const {
   Told told;
+  told.record.reserve(20 * nodes_.size() + 8 * (leaves_.size() + outputs_.size()));  // more is rare
   RecordWriter words(told.record);
   Walk<RecordWriter> walk(*this, words);
   walk.all();

@@ -26,6 +26,11 @@ using torch::jit::Stack;
 using Kind = Operator::Kind;
 using Slot = Operator::Slot;
 
+void put_one(Stack& stack, size_t arguments, IValue result) {
+  torch::jit::drop(stack, arguments);
+  stack.push_back(std::move(result));
+}
+
 void put(Stack& stack, size_t arguments, Stack results) {
   torch::jit::drop(stack, arguments);
   stack.insert(stack.end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
@@ -76,6 +81,7 @@ void record_new(const Operator& op, Stack& stack) {
   const auto shapes = shapes_of(op, arguments);
   Given given = take(op, arguments);
   const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), all_results(shapes));
+  if (shapes->results.size() == 1 && !shapes->is_list[0]) return put_one(stack, op.arguments(), tensor_for(node, 0));
   put(stack, op.arguments(), results_of(op, *shapes, node));
 }
 
@@ -98,6 +104,8 @@ void show_view(const Operator& op, Stack& stack) {
   if (base.storage().device_type() == c10::DeviceType::Meta)
     return op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   const auto shapes = views_of(op, arguments, place);
+  if (shapes->results.size() == 1 && !shapes->is_list[0])
+    return put_one(stack, op.arguments(), view_like(base, shapes->results[0][0]));
   Stack results;
   for (size_t i = 0; i < shapes->results.size(); ++i) {
     if (!shapes->is_list[i]) {

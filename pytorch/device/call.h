@@ -19,7 +19,8 @@ void record_new(const Operator& op, torch::jit::Stack& stack);
 /// Records the operation. If it can't be recorded, runs it at once, which is counted.
 void record_or_run_new(const Operator& op, torch::jit::Stack& stack);
 
-/// Replaces the arguments on the stack by results.
+/// Replaces the arguments on the stack by results, or by one.
+void put_one(torch::jit::Stack& stack, size_t arguments, c10::IValue result);
 void put(torch::jit::Stack& stack, size_t arguments, torch::jit::Stack results);
 
 /// Gives the tensor new sizes, and its storage as many bytes as they need, as out= does.

@@ -15,6 +15,9 @@ struct Node;
 struct Group;
 
 using Results = std::shared_ptr<const std::vector<record::ResultShape>>;
+/// An operation's arguments in the schema's order. A tensor is given by its operand's number, a list of tensors by the
+/// list of their numbers (-1 for none). A tensor that stands for a Python number is given as itself.
+using Arguments = std::shared_ptr<const std::vector<c10::IValue>>;
 
 using Sizes = c10::SmallVector<int64_t, 4>;
 
@@ -53,9 +56,7 @@ struct Node final : c10::intrusive_ptr_target {
   ~Node() override;
 
   const Operator* op = nullptr;
-  /// The operation's arguments in the schema's order. A tensor is given by its operand's number, a list of tensors by
-  /// the list of their numbers (-1 for none). A tensor that stands for a Python number is given as itself.
-  std::vector<c10::IValue> arguments;
+  Arguments arguments;
   c10::SmallVector<ValueRef, 3> operands;
   /// The types of its results: first those that are not arguments, then the new values of the tensors that it writes.
   Results results;

@@ -199,7 +199,7 @@ std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, c
 
 /// A new entry. It is for all sizes if the batch differs from a known one in sizes only. An attempt that failed isn't
 /// repeated at each further size.
-KnownBatch& new_entry(const Batch& batch, Batch::Told& told) {
+KnownBatch& new_entry(const Batch& batch, const Batch::Told& told) {
   const uint64_t structure = told.record.structure();
   for (const auto& each : programs->table.alike(structure)) {
     const KnownBatch& known = each->value;
@@ -212,7 +212,7 @@ KnownBatch& new_entry(const Batch& batch, Batch::Told& told) {
     if (auto wider = widened(known, batch, told, found)) return remember(*std::move(wider));
     ++attempts->failed;
   }
-  return remember({exactly(told.record), std::move(told.record), std::move(told.leaf_sizes)});
+  return remember({exactly(told.record), told.record, told.leaf_sizes});
 }
 
 }  // namespace
@@ -230,7 +230,8 @@ void tell_new(WatchedRun* run, const Batch& batch, const Record& record) {
 }
 
 /// The entry of the batch's record, compiled if the record has been seen often enough.
-KnownBatch& entry_of(const Batch& batch, Batch::Told& told, const Record& record) {
+KnownBatch& entry_of(const Batch& batch, const Batch::Told& told) {
+  const Record& record = told.record;
   using Clock = std::chrono::steady_clock;
   KnownBatch* found = known_of(record);
   std::optional<InterruptionsWait> wait;
@@ -264,8 +265,7 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
     override_kernels::report_fallback("device weft", error.what());
     return std::nullopt;
   }
-  const Record record = told->record;
-  KnownBatch& entry = entry_of(batch, *told, record);
+  KnownBatch& entry = entry_of(batch, *told);
   if (entry.program == nullptr) {
     ++programs->counts.plain_batches;
     return std::nullopt;
@@ -273,7 +273,7 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
   ++programs->counts.compiled_batches;
   BatchProgram program{entry.program, {}};
   for (const ValueRef& leaf : batch.leaves()) program.inputs.push_back(leaf->tensor);
-  for (double number : entry.pattern->free_numbers(record))
+  for (double number : entry.pattern->free_numbers(told->record))
     program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
   program.inputs.insert(program.inputs.end(), entry.constants.begin(), entry.constants.end());
   return program;

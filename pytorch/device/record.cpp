@@ -1,5 +1,7 @@
 #include "device/record.h"
 
+#include <algorithm>
+
 #include "device/run.h"
 #include "device/watched_runs.h"
 
@@ -9,7 +11,9 @@ using c10::IValue;
 using record::ResultShape;
 using Operands = c10::SmallVector<ValueRef, 3>;
 
-NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands operands, Results results) {
+namespace {
+
+NodeRef record_with(const Operator& op, Arguments arguments, Operands operands, Results results) {
   cut_if_long();
   auto node = c10::make_intrusive<Node>();
   node->op = &op;
@@ -19,6 +23,30 @@ NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands opera
   connect(*node);
   note_operation(*node);
   return node;
+}
+
+}  // namespace
+
+NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands operands, Results results) {
+  return record_with(op, std::make_shared<const std::vector<IValue>>(std::move(arguments)), std::move(operands),
+                     std::move(results));
+}
+
+std::vector<UnaryCall> calls_between(const ValueRef& from, const ValueRef& to) {
+  std::vector<UnaryCall> calls;
+  for (const Value* value = to.get(); value != from.get(); value = value->maker->operands[0].get())
+    calls.push_back({value->maker->op, value->maker->arguments, value->maker->results});
+  std::ranges::reverse(calls);
+  return calls;
+}
+
+ValueRef record_calls(const std::vector<UnaryCall>& calls, ValueRef value) {
+  for (const UnaryCall& call : calls) {
+    const ResultShape& shape = call.results->front();
+    const NodeRef node = record_with(*call.op, call.arguments, {std::move(value)}, call.results);
+    value = result_of(node, 0, shape.dtype, shape.sizes);
+  }
+  return value;
 }
 
 namespace {

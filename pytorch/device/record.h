@@ -9,6 +9,17 @@ namespace weft::device {
 NodeRef record(const Operator& op, std::vector<c10::IValue> arguments, c10::SmallVector<ValueRef, 3> operands,
                Results results);
 
+/// An operation of one operand and one result, to be recorded again for other values of the operand's type.
+struct UnaryCall {
+  const Operator* op;
+  Arguments arguments;
+  Results results;
+};
+/// The operations that led from `from` to `to`, in order. Each is a UnaryCall of the one before.
+std::vector<UnaryCall> calls_between(const ValueRef& from, const ValueRef& to);
+/// The last result of the calls, of which each takes the result of the one before; `value` if there are none.
+ValueRef record_calls(const std::vector<UnaryCall>& calls, ValueRef value);
+
 // ---- operations on values, as in PyTorch, but with the sizes of results given by the caller
 
 ValueRef record_zeros(at::ScalarType dtype, at::IntArrayRef sizes);

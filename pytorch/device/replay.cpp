@@ -89,7 +89,7 @@ class Replay {
 
   void run(size_t i) {
     const Node& node = *batch_.nodes()[i];
-    torch::jit::Stack stack = stack_of(node, sized_ != nullptr ? sized_->arguments[i] : node.arguments,
+    torch::jit::Stack stack = stack_of(node, sized_ != nullptr ? sized_->arguments[i] : *node.arguments,
                                        [&](const Value& value) { return tensor_of(value); });
     values_[i] = results_of(node, std::move(stack), [&](auto& arguments) { node.op->handle.callBoxed(&arguments); });
     check_sizes(i);

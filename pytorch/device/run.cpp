@@ -77,7 +77,7 @@ at::Tensor as_recorded(const at::Tensor& tensor, const Value& value, const Node&
 void run_node(const Node& node, std::span<const ValueRef> results) {
   for (const ValueRef& operand : node.operands)
     if (operand->error) std::rethrow_exception(operand->error);
-  torch::jit::Stack stack = stack_of(node, node.arguments, [](const Value& value) { return value.tensor; });
+  torch::jit::Stack stack = stack_of(node, *node.arguments, [](const Value& value) { return value.tensor; });
   const std::vector<at::Tensor> tensors =
       results_of(node, std::move(stack), [&](torch::jit::Stack& arguments) { call_on_cpu(*node.op, arguments); });
   for (size_t i = 0; i < results.size(); ++i)

@@ -232,20 +232,40 @@ at::Tensor make_tensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArray
   return on_storage(c10::Storage(std::move(storage)), dtype, sizes, strides, 0);
 }
 
-at::Tensor make_tensor(ValueRef value) {
+namespace {
+
+c10::Storage storage_with(ValueRef value) {
   const size_t bytes = bytes_of(value->dtype, value->sizes);
   auto storage = c10::make_intrusive<LazyStorage>(static_cast<int64_t>(bytes), &allocator(), true);
+  storage->set_contents(std::move(value));
+  return c10::Storage(std::move(storage));
+}
+
+bool is_contiguous(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  int64_t expected = 1;
+  for (size_t i = sizes.size(); i-- > 0; expected *= std::max<int64_t>(sizes[i], 1))
+    if (strides[i] != expected) return false;
+  return true;
+}
+
+}  // namespace
+
+at::Tensor make_tensor(ValueRef value) {
   const at::ScalarType dtype = value->dtype;
   const Sizes sizes = value->sizes;
-  storage->set_contents(std::move(value));
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), kKeys,
-                                                         c10::scalarTypeToTypeMeta(dtype));
+  auto tensor =
+      at::detail::make_tensor<c10::TensorImpl>(storage_with(std::move(value)), kKeys, c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   return tensor;
 }
 
 at::Tensor make_tensor(ValueRef value, at::IntArrayRef strides) {
-  if (strides == at::IntArrayRef(record::dense_strides(value->sizes))) return make_tensor(std::move(value));
+  if (is_contiguous(value->sizes, strides)) return make_tensor(std::move(value));
+  if (const auto order = dense_order(value->sizes, strides)) {
+    const at::ScalarType dtype = value->dtype;
+    const Sizes sizes = value->sizes;
+    return on_storage(storage_with(record_permute(value, *order)), dtype, sizes, strides, 0);
+  }
   at::Tensor tensor = make_tensor(value->dtype, value->sizes, strides);
   if (tensor.numel() > 0) write(tensor, std::move(value));
   return tensor;
@@ -255,7 +275,8 @@ at::Tensor make_view(const at::Tensor& base, at::ScalarType dtype, at::IntArrayR
                      int64_t offset) {
   // In inference mode a view of a tensor from outside has a version counter, as tensors made outside of inference mode
   // have.
-  const c10::InferenceMode as_base(base.is_inference());
+  std::optional<c10::InferenceMode> as_base;
+  if (base.is_inference() != c10::InferenceMode::is_enabled()) as_base.emplace(base.is_inference());
   return on_storage(base.storage(), dtype, sizes, strides, offset);
 }
 

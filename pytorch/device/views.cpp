@@ -100,21 +100,26 @@ std::optional<ViewSteps> find_steps(at::IntArrayRef base, at::IntArrayRef sizes,
   return std::nullopt;
 }
 
-std::optional<Sizes> dense_sizes(at::IntArrayRef sizes, at::IntArrayRef strides) {
-  c10::SmallVector<size_t, 6> order;
-  for (size_t i = 0; i < sizes.size(); ++i) order.push_back(i);
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
-    return strides[a] != strides[b] ? strides[a] > strides[b] : sizes[a] > sizes[b];
-  });
+std::optional<Sizes> dense_order(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  Sizes order;
+  for (size_t i = 0; i < sizes.size(); ++i) order.push_back(static_cast<int64_t>(i));
+  const auto size = [&](int64_t dim) { return sizes[static_cast<size_t>(dim)]; };
+  const auto stride = [&](int64_t dim) { return strides[static_cast<size_t>(dim)]; };
+  std::ranges::stable_sort(
+      order, [&](int64_t a, int64_t b) { return stride(a) != stride(b) ? stride(a) > stride(b) : size(a) > size(b); });
   int64_t expected = 1;
-  Sizes found(sizes.size());
   for (size_t i = order.size(); i-- > 0;) {
-    const int64_t size = sizes[order[i]];
-    if (size != 1 && strides[order[i]] != expected) return std::nullopt;
-    found[i] = size;
-    expected *= size;
+    if (size(order[i]) != 1 && stride(order[i]) != expected) return std::nullopt;
+    expected *= size(order[i]);
   }
-  return found;
+  return order;
+}
+
+std::optional<Sizes> dense_sizes(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  auto order = dense_order(sizes, strides);
+  if (!order) return std::nullopt;
+  for (int64_t& dim : *order) dim = sizes[static_cast<size_t>(dim)];
+  return order;
 }
 
 }  // namespace weft::device

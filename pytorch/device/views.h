@@ -24,7 +24,9 @@ struct ViewSteps {
 std::optional<ViewSteps> find_steps(at::IntArrayRef base, at::IntArrayRef sizes, at::IntArrayRef strides,
                                     int64_t offset);
 
-/// The sizes in the order of strides, if the tensor covers the memory that it spans without gaps or overlaps.
+/// The dims in the order of strides, if the tensor covers the memory that it spans without gaps or overlaps.
+std::optional<Sizes> dense_order(at::IntArrayRef sizes, at::IntArrayRef strides);
+/// The sizes in this order.
 std::optional<Sizes> dense_sizes(at::IntArrayRef sizes, at::IntArrayRef strides);
 
 /// The value of a tensor of the device.

@@ -28,6 +28,14 @@ enum Tag : int64_t {
   kList
 };
 
+/// The elements of a list of integers or of symbolic ones.
+inline c10::SmallVector<int64_t, 8> integers_of(const c10::IValue& list) {
+  c10::SmallVector<int64_t, 8> values;
+  for (const c10::IValue& one : list.toListRef())
+    values.push_back(one.isInt() ? one.toInt() : one.toSymInt().guard_int(__FILE__, __LINE__));
+  return values;
+}
+
 /// Spells an argument to `words`, which takes in turn
 ///     fixed(word), size(number), sizes(numbers), number(double), text(text)    as Record does
 ///     tensor(tensor)                                                           each tensor, those of lists too
@@ -40,12 +48,7 @@ void spell(const c10::IValue& argument, Words& words) {
   if (argument.isInt()) return words.fixed(kInt), words.size(argument.toInt());
   if (argument.isSymInt()) return words.fixed(kInt), words.size(argument.toSymInt().guard_int(__FILE__, __LINE__));
   if (argument.isDouble()) return words.fixed(kDouble), words.number(argument.toDouble());
-  if (argument.isIntList()) return words.fixed(kInts), words.sizes(argument.toIntVector());
-  if (argument.isSymIntList()) {
-    std::vector<int64_t> values;
-    for (const auto& one : argument.toSymIntVector()) values.push_back(one.guard_int(__FILE__, __LINE__));
-    return words.fixed(kInts), words.sizes(values);
-  }
+  if (argument.isIntList() || argument.isSymIntList()) return words.fixed(kInts), words.sizes(integers_of(argument));
   if (argument.isString()) return words.fixed(kText), words.text(argument.toStringRef());
   if (argument.isDevice()) return words.fixed(kDevice), words.fixed(static_cast<int64_t>(argument.toDevice().type()));
   if (!argument.isList()) return words.other(argument);

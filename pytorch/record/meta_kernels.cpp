@@ -106,6 +106,7 @@
 #include <ATen/ops/trunc_meta_dispatch.h>
 
 #include "record/kernel_table.h"
+#include "record/meta_shapes.h"
 
 namespace weft::record {
 
@@ -114,6 +115,17 @@ namespace {
 using at::Tensor;
 
 using Table = KernelTable;
+
+}  // namespace
+
+Tensor contiguous(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
+  return at::empty_strided(sizes, strides, options);
+}
+
+namespace {
 
 Tensor cat(at::TensorList tensors, int64_t dim) { return at::meta::cat(at::ITensorListRef(tensors), dim); }
 
@@ -153,13 +165,6 @@ Tensor rsub(const Tensor& x, const Tensor& y, const at::Scalar& alpha) { return 
 
 Tensor mul_number(const Tensor& x, const at::Scalar& y) { return at::meta::mul(x, wrapped_scalar_tensor(y)); }
 Tensor div_number(const Tensor& x, const at::Scalar& y) { return at::meta::div(x, wrapped_scalar_tensor(y)); }
-
-Tensor contiguous(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
-  return at::empty_strided(sizes, strides, options);
-}
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill only supports boolean masks, but got mask with dtype ",
@@ -263,137 +268,125 @@ FourTensors embedding_bag(const Tensor& weight, const Tensor& indices, const Ten
 }
 
 void add_structured(Table& table) {
-  table.add("neg", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::neg));
-  table.add("exp", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::exp));
-  table.add("expm1", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::expm1));
-  table.add("log", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::log));
-  table.add("log1p", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::log1p));
-  table.add("sqrt", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::sqrt));
-  table.add("rsqrt", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::rsqrt));
-  table.add("tanh", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::tanh));
-  table.add("sigmoid", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::sigmoid));
-  table.add("silu", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::silu));
-  table.add("mish", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::mish));
-  table.add("sin", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::sin));
-  table.add("cos", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::cos));
-  table.add("erf", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::erf));
-  table.add("reciprocal", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::reciprocal));
-  table.add("floor", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::floor));
-  table.add("ceil", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::ceil));
-  table.add("sign", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::sign));
-  table.add("bitwise_not", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::bitwise_not));
-  table.add("hardsigmoid", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::hardsigmoid));
-  table.add("round", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::round));
-  table.add("log2", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::log2));
-  table.add("log10", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::log10));
-  table.add("tan", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::tan));
-  table.add("sinh", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::sinh));
-  table.add("cosh", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::cosh));
-  table.add("asin", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::asin));
-  table.add("acos", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::acos));
-  table.add("atan", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::atan));
-  table.add("asinh", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::asinh));
-  table.add("acosh", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::acosh));
-  table.add("atanh", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::atanh));
-  table.add("erfc", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::erfc));
-  table.add("exp2", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::exp2));
-  table.add("trunc", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::trunc));
-  table.add("sgn", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::sgn));
-  table.add("frac", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::frac));
-  table.add("sinc", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::sinc));
-  table.add("erfinv", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::erfinv));
-  table.add("lgamma", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::lgamma));
-  table.add("digamma", "", static_cast<Tensor (*)(const Tensor&)>(at::meta::digamma));
-  table.add("atan2", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::atan2));
-  table.add("hypot", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::hypot));
-  table.add("fmod", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::fmod));
-  table.add("fmax", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::fmax));
-  table.add("fmin", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::fmin));
-  table.add("copysign", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::copysign));
-  table.add("logaddexp", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::logaddexp));
-  table.add("logaddexp2", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::logaddexp2));
-  table.add("maximum", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::maximum));
-  table.add("minimum", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::minimum));
-  table.add("mul", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::mul));
-  table.add("div", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::div));
-  table.add("remainder", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::remainder));
-  table.add("div", "Tensor_mode",
-            static_cast<Tensor (*)(const Tensor&, const Tensor&, std::optional<c10::string_view>)>(at::meta::div));
-  table.add("eq", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::eq));
-  table.add("ne", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::ne));
-  table.add("lt", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::lt));
-  table.add("le", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::le));
-  table.add("gt", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::gt));
-  table.add("ge", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::ge));
-  table.add("bitwise_and", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::bitwise_and));
-  table.add("bitwise_or", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::bitwise_or));
-  table.add("add", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&, const at::Scalar&)>(at::meta::add));
-  table.add("sub", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&, const at::Scalar&)>(at::meta::sub));
-  table.add("eq", "Scalar", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::eq));
-  table.add("ne", "Scalar", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::ne));
-  table.add("lt", "Scalar", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::lt));
-  table.add("le", "Scalar", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::le));
-  table.add("gt", "Scalar", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::gt));
-  table.add("ge", "Scalar", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::ge));
-  table.add("pow", "Tensor_Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::pow));
-  table.add("pow", "Tensor_Scalar", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::pow));
-  table.add("pow", "Scalar", static_cast<Tensor (*)(const at::Scalar&, const Tensor&)>(at::meta::pow));
-  table.add("clamp_min", "", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::clamp_min));
-  table.add("clamp_max", "", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::clamp_max));
-  table.add("clamp", "",
-            static_cast<Tensor (*)(const Tensor&, const std::optional<at::Scalar>&, const std::optional<at::Scalar>&)>(
-                at::meta::clamp));
-  table.add("gelu", "", static_cast<Tensor (*)(const Tensor&, c10::string_view)>(at::meta::gelu));
-  table.add(
-      "elu", "",
-      static_cast<Tensor (*)(const Tensor&, const at::Scalar&, const at::Scalar&, const at::Scalar&)>(at::meta::elu));
-  table.add("softplus", "",
-            static_cast<Tensor (*)(const Tensor&, const at::Scalar&, const at::Scalar&)>(at::meta::softplus));
-  table.add("leaky_relu", "", static_cast<Tensor (*)(const Tensor&, const at::Scalar&)>(at::meta::leaky_relu));
-  table.add("threshold", "",
-            static_cast<Tensor (*)(const Tensor&, const at::Scalar&, const at::Scalar&)>(at::meta::threshold));
-  table.add("lerp", "Scalar", static_cast<Tensor (*)(const Tensor&, const Tensor&, const at::Scalar&)>(at::meta::lerp));
-  table.add("lerp", "Tensor", static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&)>(at::meta::lerp));
-  table.add("addcmul", "",
-            static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&)>(at::meta::addcmul));
-  table.add("addcdiv", "",
-            static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&)>(at::meta::addcdiv));
-  table.add("mm", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::mm));
-  table.add("bmm", "", static_cast<Tensor (*)(const Tensor&, const Tensor&)>(at::meta::bmm));
-  table.add("addmm", "",
-            static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&, const at::Scalar&)>(
-                at::meta::addmm));
-  table.add("baddbmm", "",
-            static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&, const at::Scalar&)>(
-                at::meta::baddbmm));
-  table.add("_softmax", "", static_cast<Tensor (*)(const Tensor&, int64_t, bool)>(at::meta::_softmax));
-  table.add("_log_softmax", "", static_cast<Tensor (*)(const Tensor&, int64_t, bool)>(at::meta::_log_softmax));
-  table.add("sum", "dim_IntList",
-            static_cast<Tensor (*)(const Tensor&, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>)>(
-                at::meta::sum));
-  table.add("mean", "dim",
-            static_cast<Tensor (*)(const Tensor&, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>)>(
-                at::meta::mean));
-  table.add("amax", "", static_cast<Tensor (*)(const Tensor&, at::IntArrayRef, bool)>(at::meta::amax));
-  table.add("amin", "", static_cast<Tensor (*)(const Tensor&, at::IntArrayRef, bool)>(at::meta::amin));
-  table.add("argmax", "", static_cast<Tensor (*)(const Tensor&, std::optional<int64_t>, bool)>(at::meta::argmax));
-  table.add("argmin", "", static_cast<Tensor (*)(const Tensor&, std::optional<int64_t>, bool)>(at::meta::argmin));
-  table.add("cumsum", "",
-            static_cast<Tensor (*)(const Tensor&, int64_t, std::optional<at::ScalarType>)>(at::meta::cumsum));
-  table.add("gather", "", static_cast<Tensor (*)(const Tensor&, int64_t, const Tensor&, bool)>(at::meta::gather));
-  table.add("linalg_vector_norm", "",
-            static_cast<Tensor (*)(const Tensor&, const at::Scalar&, at::OptionalIntArrayRef, bool,
-                                   std::optional<at::ScalarType>)>(at::meta::linalg_vector_norm));
-  table.add("all", "dim", static_cast<Tensor (*)(const Tensor&, int64_t, bool)>(at::meta::all));
-  table.add("any", "dim", static_cast<Tensor (*)(const Tensor&, int64_t, bool)>(at::meta::any));
-  table.add("max", "dim", static_cast<std::tuple<Tensor, Tensor> (*)(const Tensor&, int64_t, bool)>(at::meta::max));
-  table.add("min", "dim", static_cast<std::tuple<Tensor, Tensor> (*)(const Tensor&, int64_t, bool)>(at::meta::min));
+  table.add<Tensor(const Tensor&)>("neg", "", at::meta::neg);
+  table.add<Tensor(const Tensor&)>("exp", "", at::meta::exp);
+  table.add<Tensor(const Tensor&)>("expm1", "", at::meta::expm1);
+  table.add<Tensor(const Tensor&)>("log", "", at::meta::log);
+  table.add<Tensor(const Tensor&)>("log1p", "", at::meta::log1p);
+  table.add<Tensor(const Tensor&)>("sqrt", "", at::meta::sqrt);
+  table.add<Tensor(const Tensor&)>("rsqrt", "", at::meta::rsqrt);
+  table.add<Tensor(const Tensor&)>("tanh", "", at::meta::tanh);
+  table.add<Tensor(const Tensor&)>("sigmoid", "", at::meta::sigmoid);
+  table.add<Tensor(const Tensor&)>("silu", "", at::meta::silu);
+  table.add<Tensor(const Tensor&)>("mish", "", at::meta::mish);
+  table.add<Tensor(const Tensor&)>("sin", "", at::meta::sin);
+  table.add<Tensor(const Tensor&)>("cos", "", at::meta::cos);
+  table.add<Tensor(const Tensor&)>("erf", "", at::meta::erf);
+  table.add<Tensor(const Tensor&)>("reciprocal", "", at::meta::reciprocal);
+  table.add<Tensor(const Tensor&)>("floor", "", at::meta::floor);
+  table.add<Tensor(const Tensor&)>("ceil", "", at::meta::ceil);
+  table.add<Tensor(const Tensor&)>("sign", "", at::meta::sign);
+  table.add<Tensor(const Tensor&)>("bitwise_not", "", at::meta::bitwise_not);
+  table.add<Tensor(const Tensor&)>("hardsigmoid", "", at::meta::hardsigmoid);
+  table.add<Tensor(const Tensor&)>("round", "", at::meta::round);
+  table.add<Tensor(const Tensor&)>("log2", "", at::meta::log2);
+  table.add<Tensor(const Tensor&)>("log10", "", at::meta::log10);
+  table.add<Tensor(const Tensor&)>("tan", "", at::meta::tan);
+  table.add<Tensor(const Tensor&)>("sinh", "", at::meta::sinh);
+  table.add<Tensor(const Tensor&)>("cosh", "", at::meta::cosh);
+  table.add<Tensor(const Tensor&)>("asin", "", at::meta::asin);
+  table.add<Tensor(const Tensor&)>("acos", "", at::meta::acos);
+  table.add<Tensor(const Tensor&)>("atan", "", at::meta::atan);
+  table.add<Tensor(const Tensor&)>("asinh", "", at::meta::asinh);
+  table.add<Tensor(const Tensor&)>("acosh", "", at::meta::acosh);
+  table.add<Tensor(const Tensor&)>("atanh", "", at::meta::atanh);
+  table.add<Tensor(const Tensor&)>("erfc", "", at::meta::erfc);
+  table.add<Tensor(const Tensor&)>("exp2", "", at::meta::exp2);
+  table.add<Tensor(const Tensor&)>("trunc", "", at::meta::trunc);
+  table.add<Tensor(const Tensor&)>("sgn", "", at::meta::sgn);
+  table.add<Tensor(const Tensor&)>("frac", "", at::meta::frac);
+  table.add<Tensor(const Tensor&)>("sinc", "", at::meta::sinc);
+  table.add<Tensor(const Tensor&)>("erfinv", "", at::meta::erfinv);
+  table.add<Tensor(const Tensor&)>("lgamma", "", at::meta::lgamma);
+  table.add<Tensor(const Tensor&)>("digamma", "", at::meta::digamma);
+  table.add<Tensor(const Tensor&, const Tensor&)>("atan2", "", at::meta::atan2);
+  table.add<Tensor(const Tensor&, const Tensor&)>("hypot", "", at::meta::hypot);
+  table.add<Tensor(const Tensor&, const Tensor&)>("fmod", "Tensor", at::meta::fmod);
+  table.add<Tensor(const Tensor&, const Tensor&)>("fmax", "", at::meta::fmax);
+  table.add<Tensor(const Tensor&, const Tensor&)>("fmin", "", at::meta::fmin);
+  table.add<Tensor(const Tensor&, const Tensor&)>("copysign", "Tensor", at::meta::copysign);
+  table.add<Tensor(const Tensor&, const Tensor&)>("logaddexp", "", at::meta::logaddexp);
+  table.add<Tensor(const Tensor&, const Tensor&)>("logaddexp2", "", at::meta::logaddexp2);
+  table.add<Tensor(const Tensor&, const Tensor&)>("maximum", "", at::meta::maximum);
+  table.add<Tensor(const Tensor&, const Tensor&)>("minimum", "", at::meta::minimum);
+  table.add<Tensor(const Tensor&, const Tensor&)>("mul", "Tensor", at::meta::mul);
+  table.add<Tensor(const Tensor&, const Tensor&)>("div", "Tensor", at::meta::div);
+  table.add<Tensor(const Tensor&, const Tensor&)>("remainder", "Tensor", at::meta::remainder);
+  table.add<Tensor(const Tensor&, const Tensor&, std::optional<c10::string_view>)>("div", "Tensor_mode", at::meta::div);
+  table.add<Tensor(const Tensor&, const Tensor&)>("eq", "Tensor", at::meta::eq);
+  table.add<Tensor(const Tensor&, const Tensor&)>("ne", "Tensor", at::meta::ne);
+  table.add<Tensor(const Tensor&, const Tensor&)>("lt", "Tensor", at::meta::lt);
+  table.add<Tensor(const Tensor&, const Tensor&)>("le", "Tensor", at::meta::le);
+  table.add<Tensor(const Tensor&, const Tensor&)>("gt", "Tensor", at::meta::gt);
+  table.add<Tensor(const Tensor&, const Tensor&)>("ge", "Tensor", at::meta::ge);
+  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_and", "Tensor", at::meta::bitwise_and);
+  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_or", "Tensor", at::meta::bitwise_or);
+  table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&)>("add", "Tensor", at::meta::add);
+  table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&)>("sub", "Tensor", at::meta::sub);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("eq", "Scalar", at::meta::eq);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("ne", "Scalar", at::meta::ne);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("lt", "Scalar", at::meta::lt);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("le", "Scalar", at::meta::le);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("gt", "Scalar", at::meta::gt);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("ge", "Scalar", at::meta::ge);
+  table.add<Tensor(const Tensor&, const Tensor&)>("pow", "Tensor_Tensor", at::meta::pow);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("pow", "Tensor_Scalar", at::meta::pow);
+  table.add<Tensor(const at::Scalar&, const Tensor&)>("pow", "Scalar", at::meta::pow);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("clamp_min", "", at::meta::clamp_min);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("clamp_max", "", at::meta::clamp_max);
+  table.add<Tensor(const Tensor&, const std::optional<at::Scalar>&, const std::optional<at::Scalar>&)>("clamp", "",
+                                                                                                       at::meta::clamp);
+  table.add<Tensor(const Tensor&, c10::string_view)>("gelu", "", at::meta::gelu);
+  table.add<Tensor(const Tensor&, const at::Scalar&, const at::Scalar&, const at::Scalar&)>("elu", "", at::meta::elu);
+  table.add<Tensor(const Tensor&, const at::Scalar&, const at::Scalar&)>("softplus", "", at::meta::softplus);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("leaky_relu", "", at::meta::leaky_relu);
+  table.add<Tensor(const Tensor&, const at::Scalar&, const at::Scalar&)>("threshold", "", at::meta::threshold);
+  table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&)>("lerp", "Scalar", at::meta::lerp);
+  table.add<Tensor(const Tensor&, const Tensor&, const Tensor&)>("lerp", "Tensor", at::meta::lerp);
+  table.add<Tensor(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&)>("addcmul", "", at::meta::addcmul);
+  table.add<Tensor(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&)>("addcdiv", "", at::meta::addcdiv);
+  table.add<Tensor(const Tensor&, const Tensor&)>("mm", "", at::meta::mm);
+  table.add<Tensor(const Tensor&, const Tensor&)>("bmm", "", at::meta::bmm);
+  table.add<Tensor(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&, const at::Scalar&)>("addmm", "",
+                                                                                                       at::meta::addmm);
+  table.add<Tensor(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&, const at::Scalar&)>(
+      "baddbmm", "", at::meta::baddbmm);
+  table.add<Tensor(const Tensor&, int64_t, bool)>("_softmax", "", at::meta::_softmax);
+  table.add<Tensor(const Tensor&, int64_t, bool)>("_log_softmax", "", at::meta::_log_softmax);
+  table.add<Tensor(const Tensor&, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>)>("sum", "dim_IntList",
+                                                                                                 at::meta::sum);
+  table.add<Tensor(const Tensor&, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>)>("mean", "dim",
+                                                                                                 at::meta::mean);
+  table.add<Tensor(const Tensor&, at::IntArrayRef, bool)>("amax", "", at::meta::amax);
+  table.add<Tensor(const Tensor&, at::IntArrayRef, bool)>("amin", "", at::meta::amin);
+  table.add<Tensor(const Tensor&, std::optional<int64_t>, bool)>("argmax", "", at::meta::argmax);
+  table.add<Tensor(const Tensor&, std::optional<int64_t>, bool)>("argmin", "", at::meta::argmin);
+  table.add<Tensor(const Tensor&, int64_t, std::optional<at::ScalarType>)>("cumsum", "", at::meta::cumsum);
+  table.add<Tensor(const Tensor&, int64_t, const Tensor&, bool)>("gather", "", at::meta::gather);
+  table.add<Tensor(const Tensor&, const at::Scalar&, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>)>(
+      "linalg_vector_norm", "", at::meta::linalg_vector_norm);
+  table.add<Tensor(const Tensor&, int64_t, bool)>("all", "dim", at::meta::all);
+  table.add<Tensor(const Tensor&, int64_t, bool)>("any", "dim", at::meta::any);
+  table.add<std::tuple<Tensor, Tensor>(const Tensor&, int64_t, bool)>("max", "dim", at::meta::max);
+  table.add<std::tuple<Tensor, Tensor>(const Tensor&, int64_t, bool)>("min", "dim", at::meta::min);
 }
 
 /// Made at load (base/fork.h).
 const Table& table = *[] {
   auto* all = new Table;
   add_structured(*all);
+  add_gradients(*all);
+  add_selections(*all);
   all->add("cat", "", cat);
   all->add("relu", "", like);
   all->add("abs", "", absolute);

@@ -52,6 +52,7 @@ class Record {
 
   /// A hash that is equal for records that differ in sizes and numbers only.
   uint64_t structure() const { return structure_ ^ words_.size(); }
+  void reserve(size_t words) { words_.reserve(words), kinds_.reserve(words); }
   const std::vector<int64_t>& words() const { return words_; }
   const std::vector<Kind>& kinds() const { return kinds_; }
   size_t bytes() const { return words_.capacity() * sizeof(int64_t) + kinds_.capacity(); }

@@ -11,6 +11,8 @@ namespace weft::runtime {
 namespace {
 
 constexpr int64_t kUnitBytes = 64 << 10;
+/// Short runs that lie apart are copied together up to so many bytes: a unit costs about a hundred instructions.
+constexpr int64_t kShortBytes = 4 << 10;
 /// Elements along each side of a tile: whole cache lines on both sides for every element size.
 constexpr int64_t kTile = 64;
 
@@ -59,6 +61,23 @@ void copy_run(const char* source, int64_t source_step, char* destination, int64_
     for (int64_t i = 0; i < count; ++i) write(destination + i * kSize, value);
   } else {
     for (int64_t i = 0; i < count; ++i) write(destination + i * kSize, read<T>(source + i * source_step));
+  }
+}
+
+/// Rows of kBytes, of which each is one load and store of registers.
+template <int64_t kBytes>
+void copy_short_rows(const char* source, int64_t source_step, char* destination, int64_t destination_step,
+                     int64_t rows) {
+  for (int64_t row = 0; row < rows; ++row)
+    std::memcpy(destination + row * destination_step, source + row * source_step, kBytes);
+}
+
+/// Rows of contiguous bytes, of which those that come soon are prefetched.
+void copy_long_rows(const char* source, int64_t source_step, char* destination, int64_t destination_step, int64_t rows,
+                    int64_t bytes) {
+  for (int64_t row = 0; row < rows; ++row, source += source_step, destination += destination_step) {
+    for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(source + kRowsAhead * source_step + line);
+    std::memcpy(destination, source, static_cast<size_t>(bytes));
   }
 }
 
@@ -138,8 +157,12 @@ void StridedCopy::choose_units() {
       outer_.erase(contiguous);
     }
   }
+  if (!is_tiled_ && !outer_.empty()) {
+    tile_ = outer_.back();
+    outer_.pop_back();
+  }
   inner_piece_ = is_tiled_ ? kTile : kUnitBytes / element_size_;
-  tile_piece_ = is_tiled_ ? kTile : 1;
+  tile_piece_ = is_tiled_ ? kTile : std::max<int64_t>(1, kShortBytes / (inner_.size * element_size_));
   units_ = ceil_div(inner_.size, inner_piece_) * ceil_div(tile_.size, tile_piece_);
   for (const CopyDim& dim : outer_) units_ *= dim.size;
 }
@@ -151,9 +174,33 @@ void StridedCopy::copy(const Piece& piece) const {
     if (is_tiled_) {
       transpose_tile<T>(source, inner_.source_step, destination, tile_.destination_step, piece.count, piece.rows);
     } else {
-      copy_run<T>(source, inner_.source_step, destination, inner_.destination_step, piece.count);
+      copy_rows<T>(source, destination, piece.count, piece.rows);
     }
   });
+}
+
+template <typename T>
+void StridedCopy::copy_rows(const char* source, char* destination, int64_t count, int64_t rows) const {
+  const int64_t from = tile_.source_step, to = tile_.destination_step;
+  const bool is_contiguous = inner_.source_step == element_size_ && inner_.destination_step == element_size_;
+  const bool is_whole_row = count == inner_.size;  // a part of a row is longer than what is worth prefetching
+  if (!is_contiguous || !is_whole_row) {
+    for (int64_t row = 0; row < rows; ++row, source += from, destination += to)
+      copy_run<T>(source, inner_.source_step, destination, inner_.destination_step, count);
+    return;
+  }
+  switch (count * element_size_) {
+    case 8:
+      return copy_short_rows<8>(source, from, destination, to, rows);
+    case 16:
+      return copy_short_rows<16>(source, from, destination, to, rows);
+    case 32:
+      return copy_short_rows<32>(source, from, destination, to, rows);
+    case 64:
+      return copy_short_rows<64>(source, from, destination, to, rows);
+    default:
+      return copy_long_rows(source, from, destination, to, rows, count * element_size_);
+  }
 }
 
 void StridedCopy::run(const void* source, void* destination, int64_t begin, int64_t end) const {
@@ -169,10 +216,7 @@ void StridedCopy::run(const void* source, void* destination, int64_t begin, int6
     piece.destination += at[d] * outer_[d].destination_step;
   }
   int64_t x = begin % across, y = begin / across % down;
-  const int64_t next_row = outer_.empty() ? 0 : kRowsAhead * outer_.back().source_step;
-  const int64_t ahead = is_tiled_ || across > 1 ? 0 : std::min(inner_.size * element_size_, kUnitBytes);
   for (int64_t unit = begin; unit < end; ++unit) {
-    for (int64_t line = 0; line < ahead; line += 64) __builtin_prefetch(piece.source + next_row + line);
     piece.first = x * inner_piece_;
     piece.count = std::min(inner_piece_, inner_.size - piece.first);
     piece.row = y * tile_piece_;

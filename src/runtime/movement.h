@@ -37,17 +37,19 @@ class StridedCopy {
     const char* source;
     char* destination;
     int64_t first, count;  ///< range along the innermost dim
-    int64_t row, rows;     ///< range along a tile's other dim
+    int64_t row, rows;     ///< range along tile_
   };
 
   void normalise(std::span<const CopyDim> dims);
   void choose_units();
   void copy(const Piece& piece) const;
+  template <typename T>
+  void copy_rows(const char* source, char* destination, int64_t count, int64_t rows) const;
 
   int64_t element_size_;
   InlineVector<CopyDim, kMaxCopyDims> outer_;  ///< steps in bytes; the destination's widest first
   CopyDim inner_{1, 0, 0};                     ///< the destination's narrowest
-  CopyDim tile_{1, 0, 0};                      ///< with is_tiled_: the dim that is contiguous in the source
+  CopyDim tile_{1, 0, 0};  ///< the dim beside inner_; with is_tiled_ the one that is contiguous in the source
   bool is_tiled_ = false;
   int64_t inner_piece_ = 1, tile_piece_ = 1;  ///< elements of a unit along inner_ and tile_
   int64_t units_ = 0;

@@ -90,9 +90,21 @@ TEST(TransposeCopyTest, BatchFirstToTimeFirstIsRowCopies) {
   const auto source = random_bytes(5 * 7 * 12 * 4);
   auto result = random_bytes(5 * 7 * 12 * 4);
   const StridedCopy copy = transpose_copy(sizes, perm, 4);
-  EXPECT_EQ(copy.units(), 35);
+  EXPECT_EQ(copy.units(), 7) << "five rows of 48 bytes are one unit";
   run_in_pieces(copy, source.data(), result.data());
   EXPECT_EQ(result, transposed(source, sizes, perm, 4));
+}
+
+TEST(TransposeCopyTest, RowsOfAllLengths) {
+  const std::vector<int64_t> perm{1, 0, 2};
+  for (const int64_t element : {1, 2, 4, 8})
+    for (const int64_t row : {1, 2, 3, 4, 8, 16, 17, 32, 64, 1030}) {
+      const std::vector<int64_t> sizes{3, 41, row};
+      const auto source = random_bytes(3 * 41 * row * element);
+      auto result = random_bytes(3 * 41 * row * element);
+      run_in_pieces(transpose_copy(sizes, perm, element), source.data(), result.data());
+      EXPECT_EQ(result, transposed(source, sizes, perm, element)) << row << " elements of " << element << " bytes";
+    }
 }
 
 TEST(TransposeCopyTest, LongRunsAreManyUnits) {
