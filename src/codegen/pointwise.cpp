@@ -4,6 +4,8 @@
 #include <llvm/IR/Module.h>
 
 #include "codegen/half.h"
+#include "codegen/isa.h"
+#include "codegen/library_math.h"
 #include "codegen/vector_math.h"
 
 namespace weft::codegen {
@@ -29,7 +31,7 @@ llvm::AllocaInst* entry_alloca(IRBuilder<>& b, llvm::Type* type) {
   return slot;
 }
 
-/// A function without inline code: calls one of runtime/scalar_functions.def, which does an element at a time.
+/// Calls a function of runtime/scalar_functions.def, which does an element at a time.
 Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const> operands) {
   llvm::Type* type = operands[0]->getType();
   auto* vector = llvm::cast<llvm::FixedVectorType>(type);
@@ -48,6 +50,52 @@ Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const>
   }
   b.CreateCall(callee, {first, second, b.getInt64(vector->getNumElements())});
   return b.CreateAlignedLoad(type, first, llvm::Align(64));
+}
+
+/// Whether a lane is so large that its sine takes more digits of pi than the inline code has.
+Value* is_beyond(IRBuilder<>& b, Value* x) {
+  Value* size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  return b.CreateOrReduce(b.CreateFCmpOGT(size, llvm::ConstantFP::get(x->getType(), kMostTurned)));
+}
+
+/// In registers of f64, as many as they take.
+Value* inline_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+  const auto lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(operands[0]->getType())->getNumElements());
+  const int wide_lanes = vector_isa(b).avx512 ? 8 : 4;
+  if (lanes <= wide_lanes || lanes % 2 != 0 || code == OpCode::kErf) return emit_library_function(b, code, operands);
+  Value* parts[2];
+  for (int part = 0; part < 2; ++part) {
+    llvm::SmallVector<int> places;
+    for (int i = 0; i < lanes / 2; ++i) places.push_back(part * (lanes / 2) + i);
+    llvm::SmallVector<Value*> halves;
+    for (Value* operand : operands) halves.push_back(b.CreateShuffleVector(operand, places));
+    parts[part] = inline_function(b, code, halves);
+    if (parts[part] == nullptr) return nullptr;
+  }
+  llvm::SmallVector<int> all;
+  for (int i = 0; i < lanes; ++i) all.push_back(i);
+  return b.CreateShuffleVector(parts[0], parts[1], all);
+}
+
+Value* library_function(IRBuilder<>& b, const ir::Op& op, std::span<Value* const> operands) {
+  if (operands[0]->getType()->getScalarType()->isDoubleTy()) return through_library(b, op, operands);
+  Value* result = inline_function(b, op.code, operands);
+  if (result == nullptr) return through_library(b, op, operands);
+  if (op.code != OpCode::kSin && op.code != OpCode::kCos) return result;
+  Value* beyond = is_beyond(b, operands[0]);
+  llvm::BasicBlock* here = b.GetInsertBlock();
+  llvm::Function* function = here->getParent();
+  auto* rare = llvm::BasicBlock::Create(b.getContext(), "beyond", function);
+  auto* after = llvm::BasicBlock::Create(b.getContext(), "after", function);
+  b.CreateCondBr(beyond, rare, after);
+  b.SetInsertPoint(rare);
+  Value* called = through_library(b, op, operands);
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  llvm::PHINode* either = b.CreatePHI(result->getType(), 2);
+  either->addIncoming(result, here);
+  either->addIncoming(called, rare);
+  return either;
 }
 
 Value* emit_sign(IRBuilder<>& b, Value* x, DType dtype) {
@@ -222,7 +270,7 @@ Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, 
   if (op.code == OpCode::kCast)
     result = emit_cast(b, operands[0], from, to);
   else if (ir::traits_of(op.code).by_library && is_floating(to))
-    result = through_library(b, op, operands);
+    result = library_function(b, op, operands);
   else if (operands.size() == 1)
     result = emit_unary(b, op.code, from, operands[0], coarse);
   else

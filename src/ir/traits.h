@@ -93,7 +93,7 @@ struct OpTraits {
   bool sums = false;       ///< an element of the result is a sum of many: 16-bit types accumulate in f32
   bool may_move =
       false;  ///< cheap movement, in which the copies that `roll` makes a loop of may differ (rolling/op_sequence.h)
-  bool by_library = false;  ///< machine code calls a function of runtime/scalar_functions.def, named as the op
+  bool by_library = false;  ///< a function of runtime/scalar_functions.def, named as the op, which f64 calls
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
   int8_t updated = -1;      ///< the operand in whose memory the result may be made: what the op doesn't replace stays
@@ -191,7 +191,8 @@ inline constexpr OpTraits kOther;  ///< opts out of everything
 inline constexpr OpTraits kTotal = kOther.fail(Fails::kNever);
 inline constexpr OpTraits kPointwise =
     kTotal.by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
-/// An elementwise function of the C or vector library: its operands go through memory.
+/// An elementwise function of the C library. In f32 most are inline (codegen/library_math.h); for the others operands
+/// go through memory.
 inline constexpr OpTraits kLibrary = kPointwise.calls_library().costs(Cost::kDear).takes(8);
 inline constexpr OpTraits kMovement = kTotal.costs(Cost::kCheap);
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "codegen/half.h"
+#include "codegen/library_math.h"
 #include "codegen/pointwise.h"
-#include "codegen/vector_math.h"
 
 namespace weft::packages {
 namespace {
@@ -37,136 +37,7 @@ Value* ceil(IRBuilder<>& b, Value* x) { return b.CreateFNeg(floor(b, b.CreateFNe
 
 Value* trunc(IRBuilder<>& b, Value* x) { return b.CreateCopySign(floor(b, absolute(b, x)), x); }
 
-/// Horner's rule, the highest coefficient first.
-Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
-  Value* sum = number(x, coefficients[0]);
-  for (double c : coefficients.subspan(1)) sum = b.CreateFAdd(b.CreateFMul(sum, x), number(x, c));
-  return sum;
-}
-
-// What follows is of f64, for results in f32.
-
-/// log(1 + x): the rounding of 1 + x is made good by x / ((1 + x) - 1).
-Value* log1p(IRBuilder<>& b, Value* x) {
-  Value* one = number(x, 1);
-  Value* shifted = b.CreateFAdd(x, one);
-  Value* rounded = b.CreateFSub(shifted, one);
-  Value* corrected = b.CreateFMul(codegen::emit_log(b, shifted), b.CreateFDiv(x, rounded));
-  Value* infinite = b.CreateFCmpOEQ(x, llvm::ConstantFP::getInfinity(x->getType()));
-  return b.CreateSelect(b.CreateFCmpOEQ(rounded, number(x, 0)), x, b.CreateSelect(infinite, x, corrected));
-}
-
-// On |r| <= pi/4, by Taylor's series.
-constexpr double kSine[] = {-7.6471637318198164759e-13, 1.6059043836821614599e-10, -2.5052108385441718775e-8,
-                            2.7557319223985890653e-6,   -1.9841269841269841270e-4, 8.3333333333333333333e-3,
-                            -1.6666666666666666667e-1};
-constexpr double kCosine[] = {4.7794773323873852974e-14,
-                              -1.1470745597729724714e-11,
-                              2.0876756987868098979e-9,
-                              -2.7557319223985890653e-7,
-                              2.4801587301587301587e-5,
-                              -1.3888888888888888889e-3,
-                              4.1666666666666666667e-2,
-                              -0.5,
-                              1.0};
-
-/// sin(x), or cos(x) as the sine of a quarter more: x = n pi/2 + r, with pi/2 in parts of 33 bits (fdlibm), of which
-/// the products by n are exact.
-Value* sine(IRBuilder<>& b, Value* x, bool cosine) {
-  constexpr double kMost = 1e6, kTwoByPi = 0.63661977236758134308;
-  constexpr double kHalfPi[] = {1.57079632673412561417e+00, 6.07710050630396597660e-11, 2.02226624879595063154e-21};
-  Value* n = round_even(b, b.CreateFMul(x, number(x, kTwoByPi)));
-  Value* r = x;
-  for (double part : kHalfPi) r = b.CreateFSub(r, b.CreateFMul(n, number(x, part)));
-  Value* square = b.CreateFMul(r, r);
-  Value* s = b.CreateFAdd(b.CreateFMul(b.CreateFMul(polynomial(b, square, kSine), square), r), r);
-  Value* c = polynomial(b, square, kCosine);
-  // The quadrant is n modulo 4, in floating point.
-  Value* turned = cosine ? b.CreateFAdd(n, number(x, 1)) : n;
-  const auto is_odd = [&](Value* y) {
-    Value* half = b.CreateFMul(y, number(y, 0.5));
-    return b.CreateFCmpUNE(round_even(b, half), half);
-  };
-  Value* odd = is_odd(turned);
-  Value* pairs = b.CreateFMul(b.CreateSelect(odd, b.CreateFSub(turned, number(x, 1)), turned), number(x, 0.5));
-  Value* result = b.CreateSelect(odd, c, s);
-  result = b.CreateSelect(is_odd(pairs), b.CreateFNeg(result), result);
-  Value* small = b.CreateFCmpOLE(absolute(b, x), number(x, kMost));
-  return b.CreateSelect(small, result, llvm::ConstantFP::getNaN(x->getType()));
-}
-
-/// exp(y log|x|), with C's results at the edges.
-Value* power(IRBuilder<>& b, Value* x, Value* y) {
-  Value *zero = number(x, 0), *one = number(x, 1);
-  Value* size = absolute(b, x);
-  Value* result = codegen::emit_exp(b, b.CreateFMul(y, codegen::emit_log(b, size)));
-  Value* whole = b.CreateFCmpOEQ(round_even(b, y), y);
-  Value* half = b.CreateFMul(y, number(y, 0.5));
-  Value* odd = b.CreateAnd(whole, b.CreateFCmpONE(round_even(b, half), half));
-  result = b.CreateSelect(odd, b.CreateCopySign(result, x), result);
-  Value* negative =
-      b.CreateAnd(b.CreateFCmpOLT(x, zero), b.CreateFCmpONE(size, llvm::ConstantFP::getInfinity(x->getType())));
-  result = b.CreateSelect(b.CreateAnd(negative, b.CreateNot(whole)), llvm::ConstantFP::getNaN(x->getType()), result);
-  Value* infinite = b.CreateFCmpOEQ(absolute(b, y), llvm::ConstantFP::getInfinity(y->getType()));
-  result = b.CreateSelect(b.CreateAnd(infinite, b.CreateFCmpOEQ(size, one)), one, result);
-  return b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(y, zero), b.CreateFCmpOEQ(x, one)), one, result);
-}
-
-// erfc(x) = t exp(-x^2 + P(t)) with t = 2 / (2 + x), for 0.5 <= x <= 10.5 within 2^-34 of it: fitted at Chebyshev's
-// points.
-constexpr double kErfc[] = {0.08430708862646706,  -0.7862816751834665, 2.8745070030109874, -5.543610338841705,
-                            6.176247660259332,    -4.099395534560706,  1.8416195590915119, -0.7808728206915272,
-                            0.062021339903224094, 0.05961576502856419, 0.3774962171547182, 0.9998449677768952,
-                            -1.2655078243910238};
-// erf(x) = x + x P(x^2) / Q(x^2) near 0 (fdlibm).
-constexpr double kErfP[] = {-2.37630166566501626084e-05, -5.77027029648944159157e-03, -2.84817495755985104766e-02,
-                            -3.25042107247001499370e-01, 1.28379167095512558561e-01};
-constexpr double kErfQ[] = {-3.96022827877536812320e-06, 1.32494738004321644526e-04, 5.08130628187576562776e-03,
-                            6.50222499887672944485e-02,  3.97917223959155352819e-01, 1.0};
-
-Value* error_function(IRBuilder<>& b, Value* x, bool complement) {
-  Value *one = number(x, 1), *two = number(x, 2), *size = absolute(b, x);
-  Value* square = b.CreateFMul(x, x);
-  Value* quotient = b.CreateFDiv(polynomial(b, square, kErfP), polynomial(b, square, kErfQ));
-  Value* near = b.CreateFAdd(x, b.CreateFMul(x, quotient));
-  Value* t = b.CreateFDiv(two, b.CreateFAdd(size, two));
-  Value* tail = b.CreateFMul(t, codegen::emit_exp(b, b.CreateFSub(polynomial(b, t, kErfc), square)));
-  tail = b.CreateSelect(b.CreateFCmpOGT(size, number(x, 10.5)), number(x, 0), tail);
-  Value* is_near = b.CreateFCmpOLT(size, number(x, 0.5));
-  if (!complement) return b.CreateSelect(is_near, near, b.CreateCopySign(b.CreateFSub(one, tail), x));
-  Value* far = b.CreateSelect(b.CreateFCmpOLT(x, number(x, 0)), b.CreateFSub(two, tail), tail);
-  return b.CreateSelect(is_near, b.CreateFSub(one, near), far);
-}
-
-// atan(z) / z as a polynomial of z^2 on [0, 1], within 2^-36 of it: fitted at Chebyshev's points.
-constexpr double kArcTangent[] = {
-    0.0004301651244782404, -0.003261487912020321, 0.011602327876746317, -0.026271580854150458, 0.04390287415848563,
-    -0.060385487610183516, 0.0750223148202843,    -0.090511372780551,   0.11105656193149395,   -0.1428526249266964,
-    0.1999998035368019,    -0.3333333299505001,   0.9999999999902918};
-
-Value* arc_tangent(IRBuilder<>& b, Value* y, Value* x) {
-  constexpr double kPi = 3.14159265358979323846;
-  Value *width = absolute(b, x), *height = absolute(b, y);
-  Value* steep = b.CreateFCmpOGT(height, width);
-  Value *large = b.CreateSelect(steep, height, width), *small = b.CreateSelect(steep, width, height);
-  Value* z = b.CreateFDiv(small, large);
-  z = b.CreateSelect(b.CreateFCmpOEQ(small, large), number(x, 1), z);  // of two infinities too
-  z = b.CreateSelect(b.CreateFCmpOEQ(large, number(x, 0)), number(x, 0), z);
-  Value* angle = b.CreateFMul(z, polynomial(b, b.CreateFMul(z, z), kArcTangent));
-  angle = b.CreateSelect(steep, b.CreateFSub(number(x, kPi / 2), angle), angle);
-  Value* left = b.CreateFCmpOLT(b.CreateCopySign(number(x, 1), x), number(x, 0));
-  angle = b.CreateSelect(left, b.CreateFSub(number(x, kPi), angle), angle);
-  angle = b.CreateCopySign(angle, y);
-  return b.CreateSelect(b.CreateFCmpUNO(x, y), llvm::ConstantFP::getNaN(x->getType()), angle);
-}
-
-Value* hypotenuse(IRBuilder<>& b, Value* x, Value* y) {
-  Value* infinity = llvm::ConstantFP::getInfinity(x->getType());
-  Value* squares = b.CreateFAdd(b.CreateFMul(x, x), b.CreateFMul(y, y));
-  Value* infinite = b.CreateOr(b.CreateFCmpOEQ(absolute(b, x), infinity), b.CreateFCmpOEQ(absolute(b, y), infinity));
-  return b.CreateSelect(infinite, infinity, b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, squares));
-}
-
+/// Of f64, for a result in f32.
 Value* remainder(IRBuilder<>& b, Value* x, Value* y) {
   Value *size = absolute(b, x), *divisor = absolute(b, y), *zero = number(x, 0);
   Value* quotient = floor(b, b.CreateFDiv(size, divisor));
@@ -179,50 +50,17 @@ Value* remainder(IRBuilder<>& b, Value* x, Value* y) {
   return b.CreateCopySign(rest, x);
 }
 
-/// The larger plus log(1 + exp(-distance)).
-Value* log_add_exp(IRBuilder<>& b, Value* x, Value* y) {
-  Value* larger = codegen::emit_maximum(b, x, y);
-  Value* distance = b.CreateSelect(b.CreateFCmpOEQ(x, y), number(x, 0), absolute(b, b.CreateFSub(x, y)));
-  return b.CreateFAdd(larger, log1p(b, codegen::emit_exp(b, b.CreateFNeg(distance))));
-}
-
 Value* library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+  if (Value* result = codegen::emit_library_function(b, code, operands)) {
+    if (code != OpCode::kSin && code != OpCode::kCos) return result;
+    Value* small = b.CreateFCmpOLE(absolute(b, operands[0]), number(operands[0], codegen::kMostTurned));
+    return b.CreateSelect(small, result, llvm::ConstantFP::getNaN(result->getType()));
+  }
+  internal_check(code == OpCode::kRem, "packages have no form of {}", ir::info(code).name);
   llvm::Type* narrow = operands[0]->getType();
   llvm::Type* wide = narrow->getWithNewType(b.getDoubleTy());
-  Value* x = b.CreateFPExt(operands[0], wide);
-  Value* y = operands.size() > 1 ? b.CreateFPExt(operands[1], wide) : nullptr;
-  constexpr double kLog2e = 1.4426950408889634, kLog10e = 0.43429448190325182765;
-  const auto result = [&]() -> Value* {
-    switch (code) {
-      case OpCode::kLog2:
-        return b.CreateFMul(codegen::emit_log(b, x), number(x, kLog2e));
-      case OpCode::kLog10:
-        return b.CreateFMul(codegen::emit_log(b, x), number(x, kLog10e));
-      case OpCode::kLog1p:
-        return log1p(b, x);
-      case OpCode::kSin:
-        return sine(b, x, false);
-      case OpCode::kCos:
-        return sine(b, x, true);
-      case OpCode::kErf:
-        return error_function(b, x, false);
-      case OpCode::kErfc:
-        return error_function(b, x, true);
-      case OpCode::kPow:
-        return power(b, x, y);
-      case OpCode::kAtan2:
-        return arc_tangent(b, x, y);
-      case OpCode::kHypot:
-        return hypotenuse(b, x, y);
-      case OpCode::kRem:
-        return remainder(b, x, y);
-      case OpCode::kLogaddexp:
-        return log_add_exp(b, x, y);
-      default:
-        internal_error("packages have no form of {}", ir::info(code).name);
-    }
-  };
-  return b.CreateFPTrunc(result(), narrow);
+  Value* rest = remainder(b, b.CreateFPExt(operands[0], wide), b.CreateFPExt(operands[1], wide));
+  return b.CreateFPTrunc(rest, narrow);
 }
 
 /// floor and its kin where the target has no instruction; null for other ops.

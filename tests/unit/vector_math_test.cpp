@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <random>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -42,10 +43,11 @@ struct Worst {
 using Reference = std::function<double(double)>;
 using Distance = double (*)(float got, double want);
 
-Worst worst_error_of_program(const std::string& text, const Reference& reference, Distance distance) {
+Worst worst_error_of_program(const std::string& text, const Reference& reference, Distance distance,
+                             uint64_t every = 61) {
   auto executable = engine::compile(text);
   const char* all = std::getenv("WEFT_TEST_ALL_FLOATS");
-  const uint64_t stride = all && *all == '1' ? 1 : 61;
+  const uint64_t stride = all && *all == '1' ? 1 : every;
   constexpr uint64_t kChunk = 1 << 20;
   std::vector<float> x, y;
   Worst worst;
@@ -72,9 +74,9 @@ Worst worst_error_of_program(const std::string& text, const Reference& reference
   return worst;
 }
 
-Worst worst_error(const char* name, const Reference& reference) {
+Worst worst_error(const char* name, const Reference& reference, uint64_t every = 61) {
   return worst_error_of_program(fmt::format("program @{0}(%x: f32[N]) {{ %y = {0} %x : f32[N] return %y }}", name),
-                                reference, ulps);
+                                reference, ulps, every);
 }
 
 /// The distance for a result that only a loose cast to bf16 reads; the cast's reader takes it unrounded.
@@ -134,6 +136,56 @@ TEST(VectorMath, Expm1IsWithinFiveUlp) {
 TEST(VectorMath, SigmoidIsWithinTwoAndAHalfUlp) {
   Worst worst = worst_error("sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); });
   expect_within(2.5, worst);
+}
+
+/// Functions of the C library that machine code has inline. Sines of large numbers are the library's own.
+TEST(VectorMath, FunctionsOfTheLibraryAreWithinOneUlp) {
+  constexpr uint64_t kEvery = 331;
+  expect_within(1.0, worst_error("log2", [](double x) { return std::log2(x); }, kEvery));
+  expect_within(1.0, worst_error("log10", [](double x) { return std::log10(x); }, kEvery));
+  expect_within(1.0, worst_error("log1p", [](double x) { return std::log1p(x); }, kEvery));
+  expect_within(1.0, worst_error("sin", [](double x) { return std::sin(x); }, kEvery));
+  expect_within(1.0, worst_error("cos", [](double x) { return std::cos(x); }, kEvery));
+  expect_within(1.0, worst_error("erfc", [](double x) { return std::erfc(x); }, kEvery));
+  expect_within(2.0, worst_error("erf", [](double x) { return std::erf(x); }, kEvery));
+}
+
+std::vector<float> numbers_with_edges(uint32_t seed, size_t count) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> all{0.0f, -0.0f, 1.0f,   -1.0f, 0.5f,   -0.5f, 2.0f,   -2.0f, 3.0f,   -3.0f,      inf,
+                         -inf, NAN,   1e-40f, 1e38f, -1e38f, 88.0f, -88.0f, 2.5f,  1e-20f, 8388608.0f, 16777217.0f};
+  std::mt19937 random(seed);
+  while (all.size() < count)
+    all.push_back(random() % 2 == 0 ? std::bit_cast<float>(static_cast<uint32_t>(random()))
+                                    : std::ldexp(static_cast<float>(random() % 4096) - 2048, -9));
+  return all;
+}
+
+void expect_pairs_within_one_ulp(const char* name, double (*reference)(double, double)) {
+  const auto some = numbers_with_edges(1, 700), others = numbers_with_edges(2, 700);
+  std::vector<float> x, y;
+  for (float a : some)
+    for (float b : others) x.push_back(a), y.push_back(b);
+  std::vector<float> got(x.size());
+  std::vector<int64_t> sizes{static_cast<int64_t>(x.size())};
+  const runtime::TensorRef in[] = {{x.data(), DType::kF32, sizes}, {y.data(), DType::kF32, sizes}};
+  runtime::TensorRef out{got.data(), DType::kF32, sizes};
+  runtime::SerialTeam team;
+  engine::compile(fmt::format("program @{0}(%x: f32[N], %y: f32[N]) {{ %z = {0} %x, %y : f32[N] return %z }}", name))
+      ->run(in, {&out, 1}, team);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double error = ulps(got[i], reference(x[i], y[i]));
+    ASSERT_LE(error, 1.0) << name << " of " << x[i] << ", " << y[i] << " is " << got[i];
+  }
+}
+
+TEST(VectorMath, FunctionsOfTwoNumbersAreWithinOneUlp) {
+  expect_pairs_within_one_ulp("pow", [](double x, double y) { return std::pow(x, y); });
+  expect_pairs_within_one_ulp("atan2", [](double y, double x) { return std::atan2(y, x); });
+  expect_pairs_within_one_ulp("hypot", [](double x, double y) { return std::hypot(x, y); });
+  expect_pairs_within_one_ulp("logaddexp", [](double x, double y) {
+    return std::fmax(x, y) + std::log1p(x == y ? 1 : std::exp(-std::fabs(x - y)));
+  });
 }
 
 void expect_coarse(const Worst& worst) {

@@ -1,0 +1,222 @@
+#include "codegen/library_math.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <span>
+
+#include "base/error.h"
+#include "codegen/pointwise.h"
+#include "codegen/vector_math.h"
+
+namespace weft::codegen {
+namespace {
+
+using ir::OpCode;
+using llvm::IRBuilder;
+using llvm::Value;
+
+Value* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+
+Value* absolute(IRBuilder<>& b, Value* x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+
+Value* fma(IRBuilder<>& b, Value* x, Value* y, Value* z) {
+  return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
+}
+
+/// Horner's rule, the highest coefficient first.
+Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
+  Value* sum = number(x, coefficients[0]);
+  for (double c : coefficients.subspan(1)) sum = fma(b, sum, x, number(x, c));
+  return sum;
+}
+
+/// To the nearest integer, ties to even: adding 2^52 (2^23 in f32) leaves no bits behind the point.
+Value* round_even(IRBuilder<>& b, Value* x) {
+  Value* large = number(x, x->getType()->getScalarType()->isDoubleTy() ? 0x1p52 : 0x1p23);
+  Value* size = absolute(b, x);
+  Value* rounded = b.CreateFSub(b.CreateFAdd(size, large), large);
+  return b.CreateCopySign(b.CreateSelect(b.CreateFCmpOLT(size, large), rounded, size), x);
+}
+
+/// log(1 + x): the rounding of 1 + x is made good by x / ((1 + x) - 1).
+Value* log1p(IRBuilder<>& b, Value* x) {
+  Value* one = number(x, 1);
+  Value* shifted = b.CreateFAdd(x, one);
+  Value* rounded = b.CreateFSub(shifted, one);
+  Value* corrected = b.CreateFMul(emit_log(b, shifted), b.CreateFDiv(x, rounded));
+  Value* infinite = b.CreateFCmpOEQ(x, llvm::ConstantFP::getInfinity(x->getType()));
+  return b.CreateSelect(b.CreateFCmpOEQ(rounded, number(x, 0)), x, b.CreateSelect(infinite, x, corrected));
+}
+
+// On |r| <= pi/4, by Taylor's series.
+constexpr double kSine[] = {-7.6471637318198164759e-13, 1.6059043836821614599e-10, -2.5052108385441718775e-8,
+                            2.7557319223985890653e-6,   -1.9841269841269841270e-4, 8.3333333333333333333e-3,
+                            -1.6666666666666666667e-1};
+constexpr double kCosine[] = {4.7794773323873852974e-14,
+                              -1.1470745597729724714e-11,
+                              2.0876756987868098979e-9,
+                              -2.7557319223985890653e-7,
+                              2.4801587301587301587e-5,
+                              -1.3888888888888888889e-3,
+                              4.1666666666666666667e-2,
+                              -0.5,
+                              1.0};
+
+/// sin(x), or cos(x) as the sine of a quarter more: x = n pi/2 + r, with pi/2 in parts of 33 bits (fdlibm), of which
+/// the products by n are exact. Right for |x| <= kMostTurned.
+Value* sine(IRBuilder<>& b, Value* x, bool cosine) {
+  constexpr double kTwoByPi = 0.63661977236758134308, kMagic = 0x1.8p52;
+  constexpr double kHalfPi[] = {1.57079632673412561417e+00, 6.07710050630396597660e-11, 2.02226624879595063154e-21};
+  // Adding 1.5 2^52 rounds to an integer, which then stands in the low bits: the quadrant is n modulo 4.
+  Value* shifted = fma(b, x, number(x, kTwoByPi), number(x, kMagic));
+  Value* n = b.CreateFSub(shifted, number(x, kMagic));
+  Value* r = x;
+  for (double part : kHalfPi) r = fma(b, n, number(x, -part), r);
+  Value* square = b.CreateFMul(r, r);
+  Value* s = fma(b, b.CreateFMul(polynomial(b, square, kSine), square), r, r);
+  Value* c = polynomial(b, square, kCosine);
+  llvm::Type* integers = x->getType()->getWithNewType(b.getInt64Ty());
+  const auto integer = [&](int64_t value) { return llvm::ConstantInt::getSigned(integers, value); };
+  Value* quadrant = b.CreateBitCast(shifted, integers);
+  if (cosine) quadrant = b.CreateAdd(quadrant, integer(1));
+  Value* is_odd = b.CreateICmpNE(b.CreateAnd(quadrant, integer(1)), integer(0));
+  Value* sign = b.CreateShl(b.CreateAnd(quadrant, integer(2)), integer(62));
+  Value* result = b.CreateBitCast(b.CreateSelect(is_odd, c, s), integers);
+  return b.CreateBitCast(b.CreateXor(result, sign), x->getType());
+}
+
+/// exp(y log|x|), with C's results at the edges.
+Value* power(IRBuilder<>& b, Value* x, Value* y) {
+  Value *zero = number(x, 0), *one = number(x, 1);
+  Value* size = absolute(b, x);
+  Value* result = emit_exp(b, b.CreateFMul(y, emit_log(b, size)));
+  Value* whole = b.CreateFCmpOEQ(round_even(b, y), y);
+  Value* half = b.CreateFMul(y, number(y, 0.5));
+  Value* odd = b.CreateAnd(whole, b.CreateFCmpONE(round_even(b, half), half));
+  result = b.CreateSelect(odd, b.CreateCopySign(result, x), result);
+  Value* negative =
+      b.CreateAnd(b.CreateFCmpOLT(x, zero), b.CreateFCmpONE(size, llvm::ConstantFP::getInfinity(x->getType())));
+  result = b.CreateSelect(b.CreateAnd(negative, b.CreateNot(whole)), llvm::ConstantFP::getNaN(x->getType()), result);
+  Value* infinite = b.CreateFCmpOEQ(absolute(b, y), llvm::ConstantFP::getInfinity(y->getType()));
+  result = b.CreateSelect(b.CreateAnd(infinite, b.CreateFCmpOEQ(size, one)), one, result);
+  return b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(y, zero), b.CreateFCmpOEQ(x, one)), one, result);
+}
+
+// erfc(x) = t exp(-x^2 + P(t)) with t = 2 / (2 + x), for 0.5 <= x <= 10.5 within 2^-34 of it: fitted at Chebyshev's
+// points.
+constexpr double kErfc[] = {0.08430708862646706,  -0.7862816751834665, 2.8745070030109874, -5.543610338841705,
+                            6.176247660259332,    -4.099395534560706,  1.8416195590915119, -0.7808728206915272,
+                            0.062021339903224094, 0.05961576502856419, 0.3774962171547182, 0.9998449677768952,
+                            -1.2655078243910238};
+// erf(x) = x + x P(x^2) / Q(x^2) near 0 (fdlibm).
+constexpr double kErfP[] = {-2.37630166566501626084e-05, -5.77027029648944159157e-03, -2.84817495755985104766e-02,
+                            -3.25042107247001499370e-01, 1.28379167095512558561e-01};
+constexpr double kErfQ[] = {-3.96022827877536812320e-06, 1.32494738004321644526e-04, 5.08130628187576562776e-03,
+                            6.50222499887672944485e-02,  3.97917223959155352819e-01, 1.0};
+
+Value* erfc(IRBuilder<>& b, Value* x) {
+  Value *one = number(x, 1), *two = number(x, 2), *size = absolute(b, x);
+  Value* square = b.CreateFMul(x, x);
+  Value* quotient = b.CreateFDiv(polynomial(b, square, kErfP), polynomial(b, square, kErfQ));
+  Value* near = fma(b, x, quotient, x);
+  Value* t = b.CreateFDiv(two, b.CreateFAdd(size, two));
+  Value* tail = b.CreateFMul(t, emit_exp(b, b.CreateFSub(polynomial(b, t, kErfc), square)));
+  tail = b.CreateSelect(b.CreateFCmpOGT(size, number(x, 10.5)), number(x, 0), tail);
+  Value* far = b.CreateSelect(b.CreateFCmpOLT(x, number(x, 0)), b.CreateFSub(two, tail), tail);
+  return b.CreateSelect(b.CreateFCmpOLT(size, number(x, 0.5)), b.CreateFSub(one, near), far);
+}
+
+// atan(z) / z as a polynomial of z^2 on [0, 1], within 2^-36 of it: fitted at Chebyshev's points.
+constexpr double kArcTangent[] = {
+    0.0004301651244782404, -0.003261487912020321, 0.011602327876746317, -0.026271580854150458, 0.04390287415848563,
+    -0.060385487610183516, 0.0750223148202843,    -0.090511372780551,   0.11105656193149395,   -0.1428526249266964,
+    0.1999998035368019,    -0.3333333299505001,   0.9999999999902918};
+
+Value* arc_tangent(IRBuilder<>& b, Value* y, Value* x) {
+  constexpr double kPi = 3.14159265358979323846;
+  Value *width = absolute(b, x), *height = absolute(b, y);
+  Value* steep = b.CreateFCmpOGT(height, width);
+  Value *large = b.CreateSelect(steep, height, width), *small = b.CreateSelect(steep, width, height);
+  Value* z = b.CreateFDiv(small, large);
+  z = b.CreateSelect(b.CreateFCmpOEQ(small, large), number(x, 1), z);  // of two infinities too
+  z = b.CreateSelect(b.CreateFCmpOEQ(large, number(x, 0)), number(x, 0), z);
+  Value* angle = b.CreateFMul(z, polynomial(b, b.CreateFMul(z, z), kArcTangent));
+  angle = b.CreateSelect(steep, b.CreateFSub(number(x, kPi / 2), angle), angle);
+  Value* left = b.CreateFCmpOLT(b.CreateCopySign(number(x, 1), x), number(x, 0));
+  angle = b.CreateSelect(left, b.CreateFSub(number(x, kPi), angle), angle);
+  angle = b.CreateCopySign(angle, y);
+  return b.CreateSelect(b.CreateFCmpUNO(x, y), llvm::ConstantFP::getNaN(x->getType()), angle);
+}
+
+Value* hypotenuse(IRBuilder<>& b, Value* x, Value* y) {
+  Value* infinity = llvm::ConstantFP::getInfinity(x->getType());
+  Value* squares = b.CreateFAdd(b.CreateFMul(x, x), b.CreateFMul(y, y));
+  Value* infinite = b.CreateOr(b.CreateFCmpOEQ(absolute(b, x), infinity), b.CreateFCmpOEQ(absolute(b, y), infinity));
+  return b.CreateSelect(infinite, infinity, b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, squares));
+}
+
+/// The larger plus log(1 + exp(-distance)).
+Value* log_add_exp(IRBuilder<>& b, Value* x, Value* y) {
+  Value* larger = emit_maximum(b, x, y);
+  Value* distance = b.CreateSelect(b.CreateFCmpOEQ(x, y), number(x, 0), absolute(b, b.CreateFSub(x, y)));
+  return b.CreateFAdd(larger, log1p(b, emit_exp(b, b.CreateFNeg(distance))));
+}
+
+// erf(x) = x + x P(x^2) for |x| < 0.9, else 1 - exp(-t Q(t)) with t = |x| up to 4.1, from where it is 1: fitted by
+// Lawson's iteration, within 2^-26 of the result.
+constexpr double kErfNear[] = {-0.0006090358003344501, 0.005011962412630903, -0.026778908621516294,
+                               0.11282140803140693,    -0.37612523275283516, 0.12837915379712064};
+constexpr double kErfFar[] = {-0.000214595904405369, 0.003219982226286444, -0.02290605108235244,
+                              0.10528688331961417,   0.635699348092447,    1.1285199583266867};
+
+/// erf of f32, in f32: GELU is made of it.
+Value* narrow_erf(IRBuilder<>& b, Value* x) {
+  Value *size = absolute(b, x), *most = number(x, 4.1);
+  Value* near = fma(b, x, polynomial(b, b.CreateFMul(x, x), kErfNear), x);
+  Value* t = b.CreateSelect(b.CreateFCmpOGT(size, most), most, size);
+  Value* tail = emit_exp(b, b.CreateFNeg(b.CreateFMul(t, polynomial(b, t, kErfFar))));
+  Value* far = b.CreateCopySign(b.CreateFSub(number(x, 1), tail), x);
+  return b.CreateSelect(b.CreateFCmpOLT(size, number(x, 0.9)), near, far);
+}
+
+Value* emit_wide(IRBuilder<>& b, OpCode code, Value* x, Value* y) {
+  constexpr double kLog2e = 1.4426950408889634, kLog10e = 0.43429448190325182765;
+  switch (code) {
+    case OpCode::kLog2:
+      return b.CreateFMul(emit_log(b, x), number(x, kLog2e));
+    case OpCode::kLog10:
+      return b.CreateFMul(emit_log(b, x), number(x, kLog10e));
+    case OpCode::kLog1p:
+      return log1p(b, x);
+    case OpCode::kSin:
+      return sine(b, x, false);
+    case OpCode::kCos:
+      return sine(b, x, true);
+    case OpCode::kErfc:
+      return erfc(b, x);
+    case OpCode::kPow:
+      return power(b, x, y);
+    case OpCode::kAtan2:
+      return arc_tangent(b, x, y);
+    case OpCode::kHypot:
+      return hypotenuse(b, x, y);
+    case OpCode::kLogaddexp:
+      return log_add_exp(b, x, y);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Value* emit_library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+  if (code == OpCode::kErf) return narrow_erf(b, operands[0]);
+  llvm::Type* narrow = operands[0]->getType();
+  llvm::Type* wide = narrow->getWithNewType(b.getDoubleTy());
+  Value* x = b.CreateFPExt(operands[0], wide);
+  Value* y = operands.size() > 1 ? b.CreateFPExt(operands[1], wide) : nullptr;
+  Value* result = emit_wide(b, code, x, y);
+  return result != nullptr ? b.CreateFPTrunc(result, narrow) : nullptr;
+}
+
+}  // namespace weft::codegen
