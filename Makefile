@@ -132,7 +132,7 @@ nightly: build  ## what is too long for every change: 2,000 random configuration
 	@WEFT_RANDOM_GRADIENTS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/test_step_gradients.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_RANDOM_STREAMS=400 OMP_NUM_THREADS=1 python -m pytest tests/python/test_streaming.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py tests/python/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
-	@scripts/setup.sh emulators && python -m pytest tests/python/test_packages.py
+	@scripts/setup.sh emulators && python -m pytest tests/python/test_package_*.py
 	@WEFT_FUZZ_FILES=500 python -m pytest verification/tests/python/test_formats_fuzz.py
 	@WEFT_RANDOM_STEPS=200 $(BUILD)/tests/weft_unit_tests --gtest_brief=1 --gtest_filter='*Threads*'
 	@WEFT_CORE=zen1 WEFT_PRIVATE_CACHE_KB=64 WEFT_SHARED_CACHE_KB=512 $(BUILD)/tests/weft_unit_tests --gtest_brief=1
