@@ -38,7 +38,8 @@ tidy() {
     clang++-19 -std=c++17 -shared -fPIC -fno-rtti -isystem /usr/lib/llvm-19/include scripts/own_code.cpp \
       -o "$each/own_code.so" || return 1
   fi
-  git ls-files '*.cpp' ':!tests/fuzz' ':!scripts' | xargs .venv/bin/python scripts/tidy.py "$each"
+  # Programs around packages include headers that weft.package writes; tests compile them with all warnings as errors.
+  git ls-files '*.cpp' ':!tests/fuzz' ':!scripts' ':!examples' | xargs .venv/bin/python scripts/tidy.py "$each"
 }
 
 step "committed files" committed

@@ -1,0 +1,56 @@
+"""What builds and runs the examples' programs: the machine's compilers, named by CC and CXX as everywhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
+def tool(name: str) -> str:
+    """The path of a program.
+
+    Raises:
+        FileNotFoundError: it isn't installed.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(f"this example needs {name}, which is not installed")
+    return found
+
+
+def build(output: Path, sources: Sequence[Path], *flags: str) -> Path:
+    """Compiles and links files of C11 or, if one ends in .cpp, C++17. Warnings are errors.
+
+    Raises:
+        FileNotFoundError: there is no compiler.
+        RuntimeError: with what the compiler says.
+    """
+    is_cpp = any(source.suffix == ".cpp" for source in sources)
+    compiler = shlex.split(os.environ.get("CXX", "c++") if is_cpp else os.environ.get("CC", "cc"))
+    standard = "-std=c++17" if is_cpp else "-std=c11"
+    files = [str(source) for source in sources]
+    command = [tool(compiler[0]), *compiler[1:], standard, "-O2", *WARNINGS, *files, *flags, "-o", str(output)]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{shlex.join(command)}:\n{done.stderr}")
+    return output
+
+
+def run(command: Sequence[str | Path], given: bytes | None = None) -> bytes:
+    """What a program prints.
+
+    Raises:
+        RuntimeError: it fails; with what it says.
+    """
+    done = subprocess.run([str(word) for word in command], input=given, capture_output=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise RuntimeError(f"{Path(command[0]).name} ends with status {done.returncode}: {said}")
+    return done.stdout

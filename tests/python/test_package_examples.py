@@ -1,0 +1,82 @@
+"""The programs of examples/packages, in short versions: trained for a moment, packaged, built and run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+from packages.amp import run as amp
+
+
+def needs(*programs: str) -> None:
+    missing = [each for each in programs if shutil.which(each) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+
+
+@pytest.fixture(scope="module")
+def amplifier(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
+    needs("cc", "c++")
+    output = tmp_path_factory.mktemp("amp")
+    return output, amp.run(output, most=300, hidden=16)
+
+
+def test_the_amplifier(amplifier: tuple[Path, dict[str, float]]) -> None:
+    """Learned in part, and the same in C++; run() itself compares the plug-in's blocks, and its bits with these."""
+    output, figures = amplifier
+    assert figures["difference"] <= amp.BOUND
+    assert figures["trained_error"] < 0.25
+    assert figures["package_error"] == pytest.approx(figures["trained_error"], rel=1e-3)
+    assert figures["speed"] > 0
+    if Path("/usr/include/lv2/core/lv2.h").exists():
+        assert (output / "amp.lv2" / "amp.so").exists()
+
+
+def test_the_player_of_integers(amplifier: tuple[Path, dict[str, float]]) -> None:
+    """16-bit files give 16-bit files, whose samples are the rounded ones of floats; a sound of no samples is one."""
+    output, _ = amplifier
+    x = (torch.sin(torch.arange(3001) / 9) * 0.4 * 32768).round() / 32768
+    found = {}
+    for is_float in (True, False):
+        (output / "in.wav").write_bytes(amp.wav(x, is_float))
+        subprocess.run([output / "player", output / "in.wav", output / "out.wav"], check=True, capture_output=True)
+        file = (output / "out.wav").read_bytes()
+        assert file[:44] == amp.wav(x, is_float)[:44]
+        found[is_float] = amp.samples_of(file)
+    rounded = (found[True] * 32768).round().clamp(-32768, 32767) / 32768
+    assert (found[False] - rounded).abs().max() <= 1 / 32768 and not torch.equal(found[False], x)
+    for count in (0, 1):
+        (output / "in.wav").write_bytes(amp.wav(x[:count]))
+        subprocess.run([output / "player", output / "in.wav", output / "out.wav"], check=True, capture_output=True)
+        assert torch.equal(amp.samples_of((output / "out.wav").read_bytes()), found[True][:count])
+
+
+def test_the_player_says_what_is_wrong_with_a_file(amplifier: tuple[Path, dict[str, float]]) -> None:
+    output, _ = amplifier
+    x = torch.zeros(100)
+    good = amp.wav(x)
+    cases = {
+        "is no WAV file": b"RIFF",
+        "it has 2 channels; this program takes one": amp.wav(x, channels=2),
+        "it has 44100 samples a second; the amplifier was learned at 48000": amp.wav(x, rate=44100),
+        "integers (kind 1) of 16 bits and floats (kind 3) of 32": good[:34] + b"\x18" + good[35:],
+        "is said to have 400 bytes, and the file ends after 399": good[:-1],
+        "has no samples: it ends before them": good[:36],
+        "its samples come before their format": good[:12] + good[36:],
+        "its format has 2 bytes": good[:16] + b"\x02" + good[17:],
+    }
+    for message, file in cases.items():
+        (output / "in.wav").write_bytes(file)
+        done = subprocess.run(
+            [output / "player", output / "in.wav", output / "none.wav"], capture_output=True, text=True
+        )
+        assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
+        assert not (output / "none.wav").exists()
+    done = subprocess.run([output / "player", output / "nowhere.wav", output / "none.wav"], capture_output=True)
+    assert done.returncode == 1 and b"cannot be opened" in done.stderr
