@@ -12,6 +12,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from packages.amp import run as amp
+from packages.denoiser import run as denoiser
 
 
 def needs(*programs: str) -> None:
@@ -80,3 +81,28 @@ def test_the_player_says_what_is_wrong_with_a_file(amplifier: tuple[Path, dict[s
         assert not (output / "none.wav").exists()
     done = subprocess.run([output / "player", output / "nowhere.wav", output / "none.wav"], capture_output=True)
     assert done.returncode == 1 and b"cannot be opened" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def denoising(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
+    needs("cc")
+    output = tmp_path_factory.mktemp("denoiser")
+    return output, denoiser.run(output, most=40)
+
+
+def test_the_denoiser(denoising: tuple[Path, dict[str, float]]) -> None:
+    """Better than nothing after a moment, and the same as a stream and in C."""
+    _, figures = denoising
+    assert figures["stream_difference"] <= denoiser.BOUND and figures["difference"] <= denoiser.BOUND
+    assert figures["gain_0"] > 4 and figures["gain_5"] > 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 1000])
+def test_the_denoiser_of_any_length(count: int, denoising: tuple[Path, dict[str, float]]) -> None:
+    """A last frame that isn't full is as if zeros filled it."""
+    output, _ = denoising
+    x = torch.sin(torch.arange(1024) / 5) * (torch.arange(1024) < count)
+    whole, _ = denoiser.denoise(output / "denoise", x)
+    found, said = denoiser.denoise(output / "denoise", x[:count])
+    assert torch.equal(found, whole[:count])
+    assert said.startswith(f"{-(-count // 128)} frames")
