@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import weft
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from packages.amp import run as amp
 from packages.denoiser import run as denoiser
+from packages.spotter import run as spotter
 
 
 def needs(*programs: str) -> None:
@@ -106,3 +109,26 @@ def test_the_denoiser_of_any_length(count: int, denoising: tuple[Path, dict[str,
     found, said = denoiser.denoise(output / "denoise", x[:count])
     assert torch.equal(found, whole[:count])
     assert said.startswith(f"{-(-count // 128)} frames")
+
+
+def test_the_spotter(tmp_path: Path) -> None:
+    """Right on an emulated board more often than by chance, with the scores of PyTorch, in the memory that its linker
+    script allows."""
+    needs("arm-none-eabi-gcc", "qemu-system-arm")
+    figures = spotter.run(tmp_path, most=400, count=15)
+    assert figures["difference"] <= spotter.BOUND
+    assert figures["accuracy"] > 0.6
+    assert figures["weights"] > 4 * 3 * 32 * (16 + 32) and figures["state"] < figures["ram"] < 16 << 10
+    assert figures["weights"] < figures["flash"] < 64 << 10 and 0 < figures["stack"] < 1024
+
+
+def test_the_spotter_without_words(tmp_path: Path) -> None:
+    needs("arm-none-eabi-gcc", "qemu-system-arm")
+    torch.manual_seed(1)
+    weft.package(spotter.Spotter().eval(), torch.randn(1, 800), tmp_path / "spotter", time=1, targets="cortex-m4")
+    image = spotter.link(tmp_path)
+    with pytest.raises(RuntimeError, match=r"status 1: words.raw can't be read"):
+        spotter.emulate(image)
+    (tmp_path / "words.raw").write_bytes(bytes(4 * 8000 - 1))  # not quite a second
+    assert [line.split()[0] for line in spotter.emulate(image)] == ["stack"]
+    assert (tmp_path / "scores.raw").read_bytes() == b""

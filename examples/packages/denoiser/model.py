@@ -16,7 +16,7 @@ BINS, BANDS = FRAME // 2 + 1, 20
 
 
 def spectrum_of_a_frame() -> tuple[Tensor, Tensor]:
-    """[2 BINS, 1, FRAME], which makes a windowed frame's spectrum, real parts first, and [2 BINS, FRAME], which makes a
+    """[FRAME, 2 BINS], which makes a windowed frame's spectrum, real parts first, and [2 BINS, FRAME], which makes a
     windowed frame of that. Frames HOP apart add up to the signal: the window's square and its shifted copy make 1.
     """
     t, f = torch.arange(FRAME, dtype=torch.float64), torch.arange(BINS, dtype=torch.float64)
@@ -26,7 +26,7 @@ def spectrum_of_a_frame() -> tuple[Tensor, Tensor]:
     share = torch.full((BINS, 1), 2.0 / FRAME, dtype=torch.float64)
     share[0] = share[-1] = 1.0 / FRAME
     back = torch.cat([torch.cos(angle) * share, -torch.sin(angle) * share]) * window
-    return forward.float().unsqueeze(1), back.float()
+    return forward.float().t().contiguous(), back.float()
 
 
 def triangles() -> Tensor:
@@ -34,6 +34,11 @@ def triangles() -> Tensor:
     mel = 2595 * torch.log10(1 + torch.arange(BINS) * (RATE / FRAME) / 700)
     place = mel / mel[-1] * (BANDS - 1)
     return (1 - (place[:, None] - torch.arange(BANDS)).abs()).clamp(min=0)
+
+
+def delayed(y: Tensor) -> Tensor:
+    """[B, frames, N] a frame later; zeros come first."""
+    return functional.pad(y[:, :-1], (0, 0, 1, 0))
 
 
 class Denoiser(nn.Module):
@@ -56,17 +61,16 @@ class Denoiser(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T] -> [B, T], LATENCY samples late; T is a multiple of HOP."""
-        framed = functional.pad(x.unsqueeze(1), (LATENCY, 0))
-        spectrum = functional.conv1d(framed, self.analysis, stride=HOP)
-        power = spectrum[:, :BINS].square() + spectrum[:, BINS:].square()
-        energy = torch.log(power.transpose(1, 2) @ self.bands + 1e-4)
+        half = x.unflatten(1, (-1, HOP))
+        spectrum = torch.cat([delayed(half), half], 2) @ self.analysis
+        power = spectrum[:, :, :BINS].square() + spectrum[:, :, BINS:].square()
+        energy = torch.log(power @ self.bands + 1e-4)
         y = functional.pad(energy.transpose(1, 2) * 0.3, (2, 0))
         y = torch.relu(self.front(y)).transpose(1, 2)
         gains = torch.sigmoid(self.gains(self.gru(y)[0])) @ self.bands.t()
-        frames = (spectrum.transpose(1, 2) * torch.cat([gains, gains], 2)) @ self.synthesis
+        frames = (spectrum * torch.cat([gains, gains], 2)) @ self.synthesis
         # The first half of a frame lies over the second half of the frame before.
-        before = functional.pad(frames[:, :-1, HOP:], (0, 0, 1, 0))
-        return (frames[:, :, :HOP] + before).flatten(1)
+        return (frames[:, :, :HOP] + delayed(frames[:, :, HOP:])).flatten(1)
 
 
 def speech(seconds: float, rows: int, generator: torch.Generator) -> Tensor:
