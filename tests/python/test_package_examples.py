@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ import weft
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from packages.amp import run as amp
 from packages.denoiser import run as denoiser
+from packages.policy import run as policy
 from packages.spotter import run as spotter
 
 
@@ -132,3 +134,31 @@ def test_the_spotter_without_words(tmp_path: Path) -> None:
     (tmp_path / "words.raw").write_bytes(bytes(4 * 8000 - 1))  # not quite a second
     assert [line.split()[0] for line in spotter.emulate(image)] == ["stack"]
     assert (tmp_path / "scores.raw").read_bytes() == b""
+
+
+def test_the_policy(tmp_path: Path) -> None:
+    """Learned in part; what it says in the C loop is what PyTorch's says to the same measurements."""
+    needs("cc")
+    figures = policy.run(tmp_path, most=400, steps=2000, rate=0)
+    assert figures["difference"] <= policy.BOUND
+    assert figures["trained"] < 0.5 * figures["untrained"]
+    assert 0 < figures["step_median"] <= figures["step_999"] <= figures["step_max"]
+
+
+def test_the_loop_of_the_policy(tmp_path: Path) -> None:
+    """With a clock, and for no steps, one, and a rate that is none."""
+    needs("cc")
+    torch.manual_seed(1)
+    made = policy.Policy(5)
+    weft.package(made.step, (made.start(), torch.zeros(2)), tmp_path / "policy")
+    program = policy.build(tmp_path)
+    for count in (0, 1, 50):
+        (tmp_path / "noise.raw").write_bytes(torch.randn(count).numpy().tobytes())
+        said = subprocess.run([program, "noise.raw", "trace.raw", "5000"], cwd=tmp_path, capture_output=True, text=True)
+        assert said.returncode == 0 and said.stdout.startswith(f"{count} steps")
+        assert len(said.stdout.splitlines()) == (1 if count == 0 else 3)
+        trace = torch.from_numpy(np.fromfile(tmp_path / "trace.raw", np.float32)).reshape(count, 4)
+        if count:
+            torch.testing.assert_close(trace[:, 2:], policy.replay(made, trace[:, :2]), atol=1e-5, rtol=0)
+    wrong = subprocess.run([program, "noise.raw", "trace.raw", "-1"], cwd=tmp_path, capture_output=True, text=True)
+    assert wrong.returncode == 1 and "the rate is a number of steps a second" in wrong.stderr

@@ -1,0 +1,105 @@
+"""A magnetic bearing that falls to one side without control, and a policy with a memory that holds it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+from torch import Tensor, nn
+
+import weft
+
+#: Of the bearing, a step of 0.1 ms: what its position, the coil's current and the load change of its speed.
+PULL, COIL, LOAD, NOISE = 0.01, 0.02, 0.004, 0.02
+
+Carry = dict[str, Tensor]
+
+
+class Policy(nn.Module):
+    """From what is measured (position, the current before) to a current in -1..1, and what the rest will cost."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, hidden: int = 48) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("scale", torch.ones(2))
+        self.front = nn.Linear(2, 24)
+        self.memory = nn.LSTMCell(24, hidden)
+        self.current, self.value = nn.Linear(hidden, 1), nn.Linear(hidden, 1)
+
+    def start(self, *rows: int) -> Carry:
+        zeros = torch.zeros(*rows, self.memory.hidden_size)
+        return {"h": zeros, "c": zeros.clone()}
+
+    def step(self, carry: Carry, seen: Tensor) -> tuple[Carry, dict[str, Tensor]]:
+        """[.., 2] -> the current [..] and the value [..]."""
+        x = torch.tanh(self.front((seen - self.mean) * self.scale))
+        h, c = self.memory(x, (carry["h"], carry["c"]))
+        current = torch.tanh(self.current(h)).squeeze(-1)
+        return {"h": h, "c": c}, {"current": current, "value": self.value(h).squeeze(-1)}
+
+    def normalise_as(self, seen: Tensor) -> None:
+        """From now on what is seen, [.., 2], has mean 0 and deviation 1 for the network."""
+        self.mean.copy_(seen.flatten(0, -2).mean(0))
+        self.scale.copy_(1 / seen.flatten(0, -2).std(0).clamp(min=1e-3))
+
+
+def episode(policy: Policy, noise: Tensor, load: Tensor, position: Tensor) -> dict[str, Tensor]:
+    """Holds bearings with these loads from these positions, [rows] each, measured with this noise, [T, rows]. What was
+    seen, [T, rows, 2], and position, current and value, [T, rows]."""
+
+    def step(carry: tuple[Tensor, Tensor, Tensor, Carry], noise: Tensor) -> tuple[object, dict[str, Tensor]]:
+        position, speed, current, memory = carry
+        seen = torch.stack([position + NOISE * noise, current], -1)
+        memory, said = policy.step(memory, seen)
+        speed = speed + PULL * position + COIL * said["current"] + LOAD * load
+        position = position + speed
+        return (position, speed, said["current"], memory), {"seen": seen, "position": position, **said}
+
+    zeros = torch.zeros_like(position)
+    found: dict[str, Tensor] = weft.scan(step, (position, zeros, zeros, policy.start(len(load))), noise)[1]
+    return found
+
+
+def episodes(rows: int, steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Noise, loads and positions to begin with."""
+    load, position = 2 * torch.rand(2, rows, generator=generator) - 1
+    return torch.randn(steps, rows, generator=generator), load, 0.3 * position
+
+
+def cost_of(found: dict[str, Tensor]) -> Tensor:
+    """[T, rows]: the position's square, less where it is far away so that a bearing that fell teaches too."""
+    square = found["position"].square()
+    return torch.log1p(10 * square) + 0.002 * found["current"].square()
+
+
+def train(policy: Policy, seconds: float, most: int | None = None) -> list[float]:
+    """Trains through the bearing's equations, for so many seconds or `most` times; the mean costs. Episodes grow from
+    40 steps to 200. The value learns the sum of costs to come, of which each step counts 0.97 of the one before."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        policy.normalise_as(episode(policy, *episodes(64, 20, generator))["seen"])
+    optimiser = torch.optim.Adam(policy.parameters(), lr=3e-3)
+    losses: list[float] = []
+    begin, part = time.perf_counter(), 0.0
+    while part < 1:
+        optimiser.param_groups[0]["lr"] = 3e-3 * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * part)))
+        found = episode(policy, *episodes(64, 40 if part < 0.3 else 100 if part < 0.6 else 200, generator))
+        cost = cost_of(found)
+        to_come = torch.zeros_like(cost[0])
+        wanted = []
+        for each in reversed(cost.detach().unbind(0)):
+            to_come = each + 0.97 * to_come
+            wanted.append(to_come)
+        loss = cost.mean() + 0.01 * (found["value"] - torch.stack(wanted[::-1])).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 0.3)
+        optimiser.step()
+        losses.append(cost.mean().item())
+        spent = (time.perf_counter() - begin) / seconds
+        part = spent if most is None else max(spent, len(losses) / most)
+    return losses
