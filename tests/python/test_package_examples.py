@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from packages.amp import run as amp
 from packages.denoiser import run as denoiser
 from packages.policy import run as policy
+from packages.rust import run as rust
 from packages.spotter import run as spotter
 
 
@@ -162,3 +163,21 @@ def test_the_loop_of_the_policy(tmp_path: Path) -> None:
             torch.testing.assert_close(trace[:, 2:], policy.replay(made, trace[:, :2]), atol=1e-5, rtol=0)
     wrong = subprocess.run([program, "noise.raw", "trace.raw", "-1"], cwd=tmp_path, capture_output=True, text=True)
     assert wrong.returncode == 1 and "the rate is a number of steps a second" in wrong.stderr
+
+
+def test_rust(tmp_path: Path) -> None:
+    """The same as PyTorch, in blocks of 64 and with a state that is saved half-way; misuse is an error in words."""
+    needs("rustc", "cc")
+    assert rust.run(tmp_path, most=20, hidden=8) <= rust.BOUND
+    x = torch.randn(300)
+    whole, _ = rust.play(tmp_path / "pipe", x)
+    for count in (0, 1, 129):
+        assert torch.equal(rust.play(tmp_path / "pipe", x[:count])[0], whole[:count])
+    wrong = subprocess.run([tmp_path / "pipe", "--wrong"], capture_output=True, text=True, check=True).stderr
+    assert wrong.splitlines() == [
+        "the model takes 1 inputs, but got 0",
+        "input 0 has 4 elements in so many steps, but got 3",
+        "output 0 is of weft_dtype 8, but got 9",
+        f"input 0 has {2**64 - 1} elements in so many steps, but got 4",
+        "the state is not one of this model",
+    ]
