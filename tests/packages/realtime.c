@@ -1,4 +1,4 @@
-/* Steps of a packaged model in a process that may do nothing but compute: after the first step, any call of the system
+/* A million steps of a packaged model in a process that may do nothing but compute: after the first step, any call of the system
  * but for the last one kills it (seccomp), and states, inputs and outputs end where a page begins that faults. */
 #define _GNU_SOURCE
 #include <linux/seccomp.h>
@@ -35,7 +35,7 @@ int main(void) {
     return 77;
   }
   int status = model->reset(state);
-  for (int t = 0; t < 1000 && status == WEFT_OK; ++t) status = model->step(state, inputs, outputs);
+  for (int t = 0; t < 1000000 && status == WEFT_OK; ++t) status = model->step(state, inputs, outputs);
   if (status == WEFT_OK) status = model->run(state, inputs, outputs, 1);
   syscall(SYS_exit, status);
   return 1;
