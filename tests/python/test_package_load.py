@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from package_checks import assert_close
 from torch import nn
 
 import weft
+from weft import _C
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +56,10 @@ def test_load_says_what_is_wrong(tmp_path: Path) -> None:
         weft.load(tmp_path / "fine" / "libfine.so", "other")
     with pytest.raises(OSError, match=r"cannot open"):
         weft.load(tmp_path / "libnone.so")
-    (tmp_path / "libtext.so").write_text("no library")
-    with pytest.raises(OSError, match=f"weft.load: {tmp_path / 'libtext.so'}: "):
-        weft.load(tmp_path / "libtext.so")
+    with pytest.raises(TypeError, match="a saved state is bytes, as save\\(\\) gives them, but got str"):
+        model.restore("x" * 100)
+    with pytest.raises(OSError, match=r"fine: it is no file, but a package's library is: libfine.so in its folder"):
+        weft.load(tmp_path / "fine")
 
 
 def test_restoring_anything(tmp_path: Path) -> None:
@@ -79,3 +84,120 @@ def test_a_package_that_is_written_again_is_loaded_again(tmp_path: Path) -> None
         module, x = nn.GRU(2, 5), torch.randn(4, 2)
         model = weft.load(weft.package(module, x, tmp_path / "again") / "libagain.so")
         assert_close(model.run(x), module(x)[0])
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package's, beside one of another architecture, objects and archives."""
+    torch.manual_seed(23)
+    path = tmp_path_factory.mktemp("packages") / "model"
+    weft.package(nn.GRU(2, 5), torch.randn(3, 2), path, targets=[_C.package_host(), OTHER])
+    return path / "libmodel.so"
+
+
+ARCHITECTURE = dict(_C.package_targets())[_C.package_host()]
+OTHER = "aarch64" if ARCHITECTURE == "x86_64" else "x86-64"
+
+
+def test_files_that_are_no_libraries(library: Path, tmp_path: Path) -> None:
+    folder = library.parent
+    cases = {
+        "it is empty": b"",
+        "it is no shared library of this system": b"no library",
+        "it is an archive, which a program is linked with": (folder / "libmodel.a").read_bytes(),
+        "it is an object file, which a program is linked with": (folder / f"model.{_C.package_host()}.o").read_bytes(),
+        f"it is for .*, and this machine is {ARCHITECTURE}: package the model for a target of this one": (
+            folder / f"libmodel-{OTHER}.so"
+        ).read_bytes(),
+        "it is a library of 32 bits": library.read_bytes()[:4] + b"\x01" + library.read_bytes()[5:],
+    }
+    for message, data in cases.items():
+        (tmp_path / "libmodel.so").write_bytes(data)
+        with pytest.raises(OSError, match=rf"weft\.load: {tmp_path / 'libmodel.so'}: {message}"):
+            weft.load(tmp_path / "libmodel.so")
+
+
+def test_libraries_that_end_too_early(library: Path, tmp_path: Path) -> None:
+    """Of every length: the loader would end the process at a page that isn't in the file."""
+    data = library.read_bytes()
+    for size in [*range(1, 130), *range(130, len(data), 61), len(data) - 1]:
+        (tmp_path / "libmodel.so").write_bytes(data[:size])
+        with pytest.raises(OSError, match=r"it is not whole|it is no shared library"):
+            weft.load(tmp_path / "libmodel.so")
+    (tmp_path / "libmodel.so").write_bytes(data + b"more")  # as signatures are appended
+    assert weft.load(tmp_path / "libmodel.so").step(torch.zeros(2)).shape == (5,)
+
+
+def test_headers_of_random_bytes(library: Path, tmp_path: Path) -> None:
+    """In a process of its own, which must end by itself: what its loader makes of them, or an error."""
+    (tmp_path / "library").write_bytes(library.read_bytes())
+    done = subprocess.run([sys.executable, "-c", RANDOM_HEADERS, str(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 100
+
+
+RANDOM_HEADERS = """
+import random, sys
+from pathlib import Path
+import weft
+
+folder, seen = Path(sys.argv[1]), 0
+whole, chance = (folder / "library").read_bytes(), random.Random(5)
+for _ in range(300):
+    data = bytearray(whole)
+    for _ in range(chance.randint(1, 4)):
+        data[chance.randrange(64)] = chance.randrange(256)
+    (folder / "libmodel.so").write_bytes(data)
+    try:
+        weft.load(folder / "libmodel.so")
+    except (OSError, RuntimeError) as error:
+        assert str(error).startswith("weft.load: "), error
+        seen += 1
+print(seen)
+"""
+
+OTHER_ABI = """
+#include "weft_model.h"
+static const weft_model model = {.abi = 2};
+const weft_model* newer_model(void) { return &model; }
+const weft_model* none_model(void) { return 0; }
+"""
+
+
+def test_another_abi(library: Path, tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no cc")
+    (tmp_path / "newer.c").write_text(OTHER_ABI)
+    made = tmp_path / "libnewer.so"
+    subprocess.run(["cc", f"-I{library.parent}", "-shared", "-fPIC", tmp_path / "newer.c", "-o", made], check=True)
+    with pytest.raises(RuntimeError, match="is of ABI 2, and this Weft knows 1: package the model again"):
+        weft.load(made)
+    with pytest.raises(RuntimeError, match="none_model that gives nothing: it is no package"):
+        weft.load(made, "none")
+
+
+def test_instructions_that_the_processor_lacks(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if _C.package_host() == "x86-64" or ARCHITECTURE != "x86_64":
+        pytest.skip("this processor has one set of instructions")
+    monkeypatch.setattr(_C, "package_host", lambda: "x86-64")
+    with pytest.raises(RuntimeError, match=r"is for x86-64-v[34], and this processor has no more than x86-64: name"):
+        weft.load(library)
+
+
+def test_states_of_anything(library: Path) -> None:
+    """Bytes of other models, parts and random ones change nothing; buffers of the right ones are taken."""
+    model = weft.load(library)
+    model.step(torch.ones(2))
+    saved = model.save()
+    other = weft.load(weft.package(nn.GRU(2, 5), torch.randn(3, 2), library.parent / "other") / "libother.so").save()
+    generator = torch.Generator().manual_seed(6)
+    wrong = [other, b"", saved[:-1], saved + b"x", saved[1:] + b"x", *(saved[:size] for size in range(len(saved)))]
+    wrong += [bytes(torch.randint(0, 256, (len(saved),), generator=generator).tolist()) for _ in range(50)]
+    for each in wrong:
+        with pytest.raises(RuntimeError, match="not one of this model"):
+            model.restore(each)
+    assert model.save() == saved
+    for kind in (bytearray, memoryview):
+        model.reset()
+        model.restore(kind(saved))
+        assert model.save() == saved

@@ -108,6 +108,10 @@ def _link(library: Path, members: dict[str, bytes]) -> None:
                 "-soname",
                 library.name,
                 "--gc-sections",
+                # Its calls of its own functions are bound when it is linked or loaded, not by a thread's first call.
+                "-Bsymbolic",
+                "-z",
+                "now",
                 "-z",
                 "noexecstack",
                 "-o",

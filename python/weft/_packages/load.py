@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from weft import _C
 from weft._base import trees
+from weft._packages.library_file import fault_of
 
 WHAT = "weft.load"
 ABI = 1
@@ -104,8 +107,8 @@ def load(library: str | Path, name: str | None = None) -> Model:
     It is code, and as trusted as any shared library. `name` is the package's, where it isn't the file's.
 
     Raises:
-        OSError: the file can't be loaded.
-        RuntimeError: it is no package, or one of another ABI.
+        OSError: the file can't be loaded: it isn't there, is no library or not a whole one, or is for another machine.
+        RuntimeError: it is no package, one of another ABI, or one for instructions that this processor lacks.
     """
     path = Path(library)
     prefix = path.name.removeprefix("lib").split(".")[0] if name is None else name
@@ -115,19 +118,42 @@ def load(library: str | Path, name: str | None = None) -> Model:
     except AttributeError:
         raise RuntimeError(f"{WHAT}: {path} has no function {prefix}_model: it is no package of that name") from None
     function.restype, function.argtypes = ctypes.POINTER(_Model), ()
-    model = function().contents
+    found = function()
+    if not found:
+        raise RuntimeError(f"{WHAT}: {path} has a function {prefix}_model that gives nothing: it is no package")
+    model = found.contents
     if model.abi != ABI:
         raise RuntimeError(f"{WHAT}: {path} is of ABI {model.abi}, and this Weft knows {ABI}: package the model again")
+    if _is_beyond(target := model.target.decode(), host := _C.package_host()):
+        raise RuntimeError(
+            f"{WHAT}: {path} is for {target}, and this processor has no more than {host}: name {host} among the "
+            "targets when packaging, of which the library chooses at run time"
+        )
     return Model(loaded, model)
+
+
+def _is_beyond(target: str, host: str) -> bool:
+    """Whether it is of this machine's architecture, and behind the best that this processor has."""
+    known = dict(_C.package_targets())
+    alike = [name for name, architecture in known.items() if architecture == known[host]]
+    return target in alike and alike.index(target) > alike.index(host)
 
 
 def _loaded(path: Path) -> ctypes.CDLL:
     """The library as it is now: of a path that it has loaded before the loader gives what was there then. So it gets a
     path of its own, which may be gone once it is loaded."""
     if not path.exists():
-        return ctypes.CDLL(str(path))  # the loader looks for it, and says where
+        try:
+            return ctypes.CDLL(str(path))  # the loader looks for it, and says where
+        except OSError as error:
+            raise OSError(f"{WHAT}: {error}") from None
+    if not path.is_file():
+        raise OSError(f"{WHAT}: {path}: it is no file, but a package's library is: lib{path.name}.so in its folder")
+    data = path.read_bytes()
+    if sys.platform == "linux" and (fault := fault_of(data)) is not None:
+        raise OSError(f"{WHAT}: {path}: {fault}")
     with tempfile.NamedTemporaryFile(prefix="weft_", suffix=".so") as copy:
-        copy.write(path.read_bytes())
+        copy.write(data)
         copy.flush()
         try:
             return ctypes.CDLL(copy.name)
@@ -182,12 +208,16 @@ class Model:
         self._check(self._model.save(self._state, saved))
         return saved.raw
 
-    def restore(self, saved: bytes) -> None:
+    def restore(self, saved: bytes | bytearray | memoryview) -> None:
         """Goes on from a state that save() gave.
 
         Raises:
+            TypeError: it is no bytes.
             RuntimeError: it is a state of another model; the state is as it was before.
         """
+        if not isinstance(saved, bytes | bytearray | memoryview):
+            raise TypeError(f"{WHAT}: a saved state is bytes, as save() gives them, but got {type(saved).__name__}")
+        saved = bytes(saved)
         self._check(self._model.restore(self._state, saved, len(saved)))
 
     @property
