@@ -64,8 +64,8 @@ class Amp(nn.Module):
 
     def piece(self, x: Tensor, state: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """[B, T, 1] that comes behind the piece which ended with `state`."""
-        y, state = self.lstm(x, state)
-        return x + self.out(y), state
+        y, after = self.lstm(x, state)
+        return x + self.out(y), after
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, 1] -> [B, T, 1]."""

@@ -110,7 +110,7 @@ def run(output: Path, seconds: float = 60.0, most: int | None = None, hidden: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="of training")
     parser.add_argument("--hidden", type=int, default=40, help="units of the LSTM")
     parser.add_argument("--output", type=Path, default=Path("out/amp"))

@@ -112,8 +112,8 @@ def noise(like: Tensor, generator: torch.Generator) -> Tensor:
     time_of = torch.arange(steps) / RATE
     slow = 1 + 0.4 * torch.sin(2 * math.pi * (time_of * 0.7 + torch.rand(rows, 1, generator=generator)))
     hum = torch.sin(2 * math.pi * time_of * (50 + 100 * torch.rand(rows, 1, generator=generator)))
-    found = coloured * slow + hum * torch.rand(rows, 1, generator=generator)
-    return found / found.std(1, keepdim=True)
+    found: Tensor = coloured * slow + hum * torch.rand(rows, 1, generator=generator)
+    return found.div(found.std(1, keepdim=True))
 
 
 def noisy(clean: Tensor, decibels: Tensor, generator: torch.Generator) -> Tensor:

@@ -14,6 +14,7 @@ import weft
 PULL, COIL, LOAD, NOISE = 0.01, 0.02, 0.004, 0.02
 
 Carry = dict[str, Tensor]
+Held = tuple[Tensor, Tensor, Tensor, Carry]  #: position, speed, current, and the policy's memory
 
 
 class Policy(nn.Module):
@@ -51,7 +52,7 @@ def episode(policy: Policy, noise: Tensor, load: Tensor, position: Tensor) -> di
     """Holds bearings with these loads from these positions, [rows] each, measured with this noise, [T, rows]. What was
     seen, [T, rows, 2], and position, current and value, [T, rows]."""
 
-    def step(carry: tuple[Tensor, Tensor, Tensor, Carry], noise: Tensor) -> tuple[object, dict[str, Tensor]]:
+    def step(carry: Held, noise: Tensor) -> tuple[Held, dict[str, Tensor]]:
         position, speed, current, memory = carry
         seen = torch.stack([position + NOISE * noise, current], -1)
         memory, said = policy.step(memory, seen)

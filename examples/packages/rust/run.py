@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 def build(output: Path) -> Path:
     """The program, linked with the package in `output`/amp."""
     program = output / "pipe"
-    link = ["-L", output / "amp", "-l", "static=amp", "-o", program]
+    link = ["-L", str(output / "amp"), "-l", "static=amp", "-o", str(program)]
     # The wrapper has more than this program uses.
     options = ["--edition", "2021", "-O", "-D", "warnings", "-A", "dead_code"]
     toolchain.run([toolchain.tool("rustc"), *options, HERE / "main.rs", *link])
@@ -54,7 +54,7 @@ def run(output: Path, seconds: float = 10.0, most: int | None = None, hidden: in
     x = guitar(1.0, 1, torch.Generator().manual_seed(2))[:, 0]
     found, said = play(build(output), x)
     with torch.no_grad():
-        difference = (found - model(x[None, :, None])[0, :, 0]).abs().max().item()
+        difference: float = (found - model(x[None, :, None])[0, :, 0]).abs().max().item()
     print(f"{said}\nat most {difference:.1e} from PyTorch")
     if difference > BOUND:
         raise RuntimeError(f"the program is {difference} from PyTorch, which is more than {BOUND}")
@@ -62,7 +62,7 @@ def run(output: Path, seconds: float = 10.0, most: int | None = None, hidden: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0, help="of training")
     parser.add_argument("--output", type=Path, default=Path("out/rust"))
     options = parser.parse_args()

@@ -35,8 +35,8 @@ def link(output: Path) -> Path:
     files = [HERE / "board.c", HERE / "main.c", package / "spotter.cortex-m4.o"]
     flags = ["-std=c11", "-Os", "-ffreestanding", "-fno-tree-loop-distribute-patterns", *toolchain.WARNINGS]
     linking = [f"-I{package}", "-nostdlib", f"-T{HERE / 'board.ld'}", "-Wl,--gc-sections"]
-    command = [toolchain.tool("arm-none-eabi-gcc"), *MACHINE, *flags, *files, *linking, "-lgcc", "-o", image]
-    toolchain.run(command)
+    compiler = toolchain.tool("arm-none-eabi-gcc")
+    toolchain.run([compiler, *MACHINE, *flags, *map(str, files), *linking, "-lgcc", "-o", image])
     return image
 
 
@@ -106,7 +106,7 @@ def run(output: Path, seconds: float = 30.0, most: int | None = None, count: int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=30.0, help="of training")
     parser.add_argument("--output", type=Path, default=Path("out/spotter"))
     options = parser.parse_args()
