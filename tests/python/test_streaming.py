@@ -310,6 +310,27 @@ def test_windows(model: nn.Module, delay: int) -> None:
             weft.stream(model, torch.randn(B, C, 36), time=2, delay=delay - 1)
 
 
+@pytest.mark.parametrize("steps", [256, 384, 640, 1280])
+def test_large_strides_of_short_examples(steps: int) -> None:
+    """Two windows are few to tell a stride by: 60 steps in groups of 4 may be windows 30 apart as well as 32."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(1, 6, 128, stride=128), nn.ReLU(), nn.Conv1d(6, 2, 1)).eval()
+    stream = weft.stream(model, torch.randn(1, 1, steps), time=2)
+    assert stream.chunk == 128
+    x = torch.randn(1, 1, 128 * 37)
+    with torch.no_grad():
+        torch.testing.assert_close(stream.run(x), model(x), atol=1e-5, rtol=0)
+
+
+def test_a_stride_does_not_hide_what_needs_the_future() -> None:
+    class Backwards(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.unflatten(1, (-1, 128)).flip(1)
+
+    with pytest.raises(RuntimeError, match=r"reverse.*x.unflatten\(1, \(-1, 128\)\).flip\(1\)"):
+        weft.stream(Backwards(), torch.randn(1, 1280))
+
+
 def test_convolutions_of_images_over_time() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 3, 3, padding=(0, 1)), nn.ReLU(), nn.Conv2d(3, 2, (2, 3), stride=(1, 2)))

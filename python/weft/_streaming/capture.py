@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -93,10 +93,7 @@ def streaming_model(
         raise ValueError(f"{what}: chunk is a number of steps, but is {chunk}")
     with torch.no_grad():
         try:
-            program, traced = whole.program(max(steps, 2))
-            if traced.noise:
-                raise UnsupportedError("it draws random numbers: call its eval() before")
-            streamed = _C.stream(program, whole.dims, delay, whole.group, chunk or 0)
+            streamed, traced = _streamed(whole, max(steps, 2), delay, chunk or 0)
         except FailedError as failure:
             raise RuntimeError(f"{what}: the model failed: {failure.__cause__}") from failure.__cause__
         except NotImplementedError as error:
@@ -122,6 +119,24 @@ def streaming_model(
     )
 
 
+def _streamed(whole: _Whole, steps: int, delay: int, chunk: int) -> tuple[_C.Streamed, Traced]:
+    """The first of the captures that the pass makes a step of. From few groups of steps sizes may be captured as
+    fractions that they aren't, which shows where windows don't fit a chunk."""
+    first: tuple[UnsupportedError, Function] | None = None
+    for program, traced in whole.programs(steps):
+        if traced.noise:
+            raise UnsupportedError("it draws random numbers: call its eval() before")
+        try:
+            return _C.stream(program, whole.dims, delay, whole.group, chunk), traced
+        except UnsupportedError as error:
+            first = first or (error, whole.function)
+            if whole.group == 1:
+                break
+    assert first is not None
+    whole.function = first[1]
+    raise first[0]
+
+
 class _Whole:
     """The capture of a model for any number of steps, or any multiple of some."""
 
@@ -133,22 +148,33 @@ class _Whole:
         self.function: Function  #: that was recorded last
         self.proved: _C.Template | None = None  #: the last that _is_proved() bore out
 
-    def program(self, steps: int) -> tuple[_C.Program, Traced]:
-        """The program, whose time dims are a symbol, and what it is called with."""
+    def programs(self, steps: int) -> Iterator[tuple[_C.Program, Traced]]:
+        """The programs, whose time dims are a symbol, and what they are called with: of single steps, or of groups of
+        them, small ones first."""
         failed: Exception | None = None
-        for self.group in (1, *(group for group in range(2, 257) if steps % group == 0 and steps > group)):
+        found = False
+        for group in (1, *(group for group in range(2, 257) if steps % group == 0 and steps > group)):
+            self.group = group
             try:
                 traced = self._traced(steps, WHOLE)
-                if self._is_for_any(traced):
-                    return traced.program, traced
-                if self.group == 1 and (rolled := self._rolled(steps)) is not None:
-                    return rolled
+                made = (traced.program, traced) if self._is_for_any(traced) else None
+                if made is None and group == 1:
+                    made = self._rolled(steps)
             except UnsupportedError as error:
                 failed = failed or error
+                continue
+            if made is not None:
+                found = True
+                yield made
+        if found:
+            return
         self.group = 1
         if failed is not None:
             raise failed
-        raise UnsupportedError(f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike")
+        raise UnsupportedError(
+            f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike (a model that takes many "
+            "steps at once wants an example of ten times as many)"
+        )
 
     def _traced(self, steps: int, whole: tuple[Names, Names] | None) -> Traced:
         self.function = self._function(steps, whole)
@@ -170,8 +196,9 @@ class _Whole:
 
     def _is_proved(self, template: _C.Template, steps: int, whole: tuple[Names, Names] | None) -> bool:
         """Whether the model does the same, word for word, for other numbers of steps, where it does anything."""
-        tried = 0
-        for more in (1, 2, 3, 5, 8, steps // self.group + 1):
+        tried, size = 0, steps // self.group
+        # Near the example, and far from it: there a wrong divisor of few elements shows.
+        for more in (1, 2, 3, 5, 8, size + 1, 3 * size + 4):
             function = self._function(steps + more * self.group, whole)
             try:
                 run = record.record(function)
