@@ -6,6 +6,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/program.h"
+#include "packages/bound.h"
 #include "packages/package.h"
 
 namespace py = pybind11;
@@ -62,13 +63,26 @@ py::dict compile(const packages::StepModel& model, const std::string& target, bo
   return result;
 }
 
+/// Dtype and sizes of each output of a step.
+std::vector<std::pair<std::string_view, std::vector<int64_t>>> outputs(const packages::StepModel& model) {
+  const packages::Bound step(model);
+  const ir::Program& program = step.program();
+  std::vector<std::pair<std::string_view, std::vector<int64_t>>> all;
+  for (size_t i = step.states(); i < program.body.results.size(); ++i) {
+    const ir::ValueId value = program.body.results[i];
+    all.emplace_back(name_of(program.type(value).dtype), packages::sizes_of(program, value));
+  }
+  return all;
+}
+
 }  // namespace
 
 void init_packages(py::module_& m) {
   py::class_<packages::StepModel>(m, "StepModel", "A step with its states, weights and names, to be compiled.")
       .def(py::init(&step_model), py::arg("name"), py::arg("program"), py::arg("states"), py::arg("inputs"),
            py::arg("weights"), py::arg("names"))
-      .def("compile", &compile, py::arg("target"), py::arg("assembly") = false);
+      .def("compile", &compile, py::arg("target"), py::arg("assembly") = false)
+      .def("outputs", &outputs, "Dtype and sizes of each output.");
   m.def(
       "package_choice",
       [](const std::string& name, const std::vector<std::string>& targets) {

@@ -12,7 +12,7 @@ import packaged
 import pytest
 import torch
 from package_checks import assert_close
-from torch import nn
+from torch import Tensor, nn
 
 import weft
 from weft import _C
@@ -171,3 +171,41 @@ def test_rust_calls_it(tmp_path: Path) -> None:
     subprocess.run(["rustc", str(packaged.FOLDER / "caller.rs"), "-Adead_code", *link], check=True)
     said = subprocess.run([tmp_path / "caller"], capture_output=True, text=True, check=True).stdout
     assert float(said) == pytest.approx(module(torch.full((4, 1), 0.5))[0][-1, 0].item(), abs=1e-6)
+
+
+def test_the_header_says_what_a_call_takes_and_gives(tmp_path: Path) -> None:
+    """Also of a model over time: how many steps, and how late each output is."""
+
+    def step(carry: dict[str, Tensor], x: tuple[Tensor, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        count = carry["n"] + x[1]
+        return {"n": count}, {"sum": x[0].sum(), "many": count > 3, "wide": x[0].double()[None] * 2}
+
+    x = (torch.zeros(2, 3), torch.tensor(1))
+    folder = weft.package(step, ({"n": torch.tensor(0)}, x), tmp_path / "step")
+    text = (folder / "step.h").read_text()
+    lines = [" ".join(line.split()[1:]) for line in text[: text.index("*/")].splitlines()]
+    assert lines == [
+        "step: written by Weft. One step of a trained recurrence.",
+        "inputs[0] x[0] float32[2,3]",
+        "inputs[1] x[1] int64[]",
+        "outputs[0] y['sum'] float32[]",
+        "outputs[1] y['many'] bool[]",
+        "outputs[2] y['wide'] float64[1,2,3]",
+        "states[0] carry['n'] int64[]",
+        "",
+    ]
+    assert "CHUNK" not in text
+    facts = json.loads((folder / "step.json").read_text())
+    assert facts["outputs"][2] == {"name": "y['wide']", "dtype": "f64", "shape": [1, 2, 3]}
+    described = weft.load(folder / "libstep.so").outputs
+    assert [(str(each.dtype), list(each.shape)) for each in described] == [
+        ("torch.float32", []),
+        ("torch.bool", []),
+        ("torch.float64", [1, 2, 3]),
+    ]
+
+    model = nn.Sequential(nn.Conv1d(2, 4, 4, stride=4), nn.Conv1d(4, 4, 3, padding=1)).eval()
+    text = (weft.package(model, torch.zeros(1, 2, 64), tmp_path / "net", time=2, delay=4) / "net.h").read_text()
+    assert text.startswith("/* net: written by Weft. A model over time; a call takes 4 of its steps.\n")
+    assert " *   inputs[0]   x float32[1,2,4]\n *   outputs[0]  y float32[1,4,1], 1 elements late\n" in text
+    assert "#define NET_CHUNK 4\n" in text

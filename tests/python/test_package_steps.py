@@ -299,9 +299,10 @@ program @branch(%h: f32[4], %x: f32[4]) {
 def test_a_branch_in_a_step(tmp_path_factory: pytest.TempPathFactory) -> None:
     torch.manual_seed(17)
     step = Step(_C.Program(BRANCH), {"h": torch.zeros(4)}, {"x": torch.zeros(4)}, [], ["y"])
-    objects = {target: Object(**step.model("model").compile(target)) for target in packaged.NATIVE}
+    compiled = step.model("model")
+    objects = {target: Object(**compiled.compile(target)) for target in packaged.NATIVE}
     path = tmp_path_factory.mktemp("packages") / "model"
-    write(path, Contents("model", step, objects))
+    write(path, Contents("model", step, objects, compiled.outputs()))
     model, h = packaged.loaded(path, tmp_path_factory), torch.zeros(4)
     for x in torch.randn(6, 4):
         assert_close(model.step(x), h)

@@ -9,8 +9,6 @@
 
 #include "denoiser.h"
 
-#define FRAME 128
-
 static _Alignas(DENOISER_STATE_ALIGN) unsigned char state[DENOISER_STATE_BYTES];
 
 static double now(void) {
@@ -21,7 +19,7 @@ static double now(void) {
 
 int main(void) {
   const weft_model* model = denoiser_model();
-  float in[FRAME], out[FRAME];
+  float in[DENOISER_CHUNK], out[DENOISER_CHUNK];
   if (model->abi != WEFT_MODEL_ABI || model->inputs[0].bytes != sizeof in || model->reset(state) != WEFT_OK) {
     fprintf(stderr, "denoise: the package is not one of this program's\n");
     return 1;
@@ -30,10 +28,10 @@ int main(void) {
   void* outputs[] = {out};
   double spent = 0;
   unsigned long frames = 0;
-  for (size_t count = FRAME; count == FRAME; ++frames) {
-    count = fread(in, sizeof(float), FRAME, stdin);
+  for (size_t count = DENOISER_CHUNK; count == DENOISER_CHUNK; ++frames) {
+    count = fread(in, sizeof(float), DENOISER_CHUNK, stdin);
     if (count == 0) break;
-    memset(in + count, 0, (FRAME - count) * sizeof(float));
+    memset(in + count, 0, (DENOISER_CHUNK - count) * sizeof(float));
     const double begin = now();
     const int status = model->step(state, inputs, outputs);
     spent += now() - begin;

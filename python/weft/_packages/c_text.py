@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from weft._base import trees
+from weft._base.dtypes import DTYPES
 from weft._packages.steps import Step
 
+#: PyTorch's names of dtypes, by the engine's.
+TORCH_NAMES = {name: str(dtype).removeprefix("torch.") for dtype, name in DTYPES.items()}
 
-def header(name: str, step: Step, state_bytes: int, state_align: int) -> str:
-    """NAME.h."""
+
+def header(name: str, step: Step, outputs: list[tuple[str, list[int]]], state_bytes: int, state_align: int) -> str:
+    """NAME.h; `outputs`: dtype and sizes of each."""
     upper = name.upper()
-    lines = [f"/* {name}: written by Weft. One step of a trained recurrence."]
+    lines = [f"/* {name}: written by Weft. {_what(step)}"]
     tensors = [(f"inputs[{i}]", path, trees.describe(t)) for i, (path, t) in enumerate(step.inputs.items())]
-    tensors += [(f"outputs[{i}]", path, "") for i, path in enumerate(step.outputs)]
+    lags = step.lags or [0] * len(outputs)
+    for i, (path, (dtype, sizes), lag) in enumerate(zip(step.outputs, outputs, lags, strict=True)):
+        late = f", {lag} elements late" if lag else ""
+        tensors.append((f"outputs[{i}]", path, f"{TORCH_NAMES[dtype]}[{','.join(map(str, sizes))}]{late}"))
     tensors += [(f"states[{i}]", path, trees.describe(t)) for i, (path, t) in enumerate(step.states.items())]
-    lines += [f" *   {slot:12}{path}{' ' + kind if kind else ''}" for slot, path, kind in tensors]
+    lines += [f" *   {slot:12}{path} {kind}" for slot, path, kind in tensors]
     comment = "\n".join(lines) + "\n */"
+    chunk = ""
+    if step.lags is not None:
+        chunk = f"\n/* Steps of the model over time that a call of step takes. */\n#define {upper}_CHUNK {step.chunk}\n"
     return f"""{comment}
 #ifndef WEFT_PACKAGE_{upper}_H
 #define WEFT_PACKAGE_{upper}_H
@@ -24,7 +34,7 @@ def header(name: str, step: Step, state_bytes: int, state_align: int) -> str:
 /* Enough for a state on every target of this package, for memory that is there before the program runs. */
 #define {upper}_STATE_BYTES {state_bytes}
 #define {upper}_STATE_ALIGN {state_align}
-
+{chunk}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -39,6 +49,12 @@ const weft_model* {name}_model(void);
 
 #endif
 """
+
+
+def _what(step: Step) -> str:
+    if step.lags is None:
+        return "One step of a trained recurrence."
+    return f"A model over time; a call takes {step.chunk} of its steps." if step.chunk > 1 else "A model over time."
 
 
 def cpp_header(name: str) -> str:

@@ -38,6 +38,7 @@ class Contents:
     name: str
     step: Step
     objects: dict[str, Object]  #: by target
+    outputs: list[tuple[str, list[int]]]  #: dtype and sizes of each
 
     @property
     def state_bytes(self) -> int:
@@ -64,7 +65,7 @@ def write(path: Path, contents: Contents) -> None:
         text = importlib.resources.files("weft._packages").joinpath(file).read_text()
         (path / file).write_text(text)
     (path / f"{name}.h").write_text(
-        c_text.header(contents.name, contents.step, contents.state_bytes, contents.state_align)
+        c_text.header(name, contents.step, contents.outputs, contents.state_bytes, contents.state_align)
     )
     (path / f"{name}.hpp").write_text(c_text.cpp_header(name))
     (path / "example.c").write_text(c_text.example(name, contents.step))
@@ -136,7 +137,10 @@ def _facts(contents: Contents) -> dict[str, object]:
         "weft": _C.__version__,
         "fingerprint": f"{first.fingerprint:016x}",
         "inputs": tensors(contents.step.inputs),
-        "outputs": contents.step.outputs,
+        "outputs": [
+            {"name": name, "dtype": dtype, "shape": sizes}
+            for name, (dtype, sizes) in zip(contents.step.outputs, contents.outputs, strict=True)
+        ],
         "states": tensors(contents.step.states),
         **({} if contents.step.lags is None else {"chunk": contents.step.chunk, "lags": contents.step.lags}),
         "saved_bytes": first.saved_bytes,

@@ -78,11 +78,12 @@ def package(
         step = step_of(model, example)
     compiled = step.model(prefix)
     try:
+        outputs = compiled.outputs()
         objects = {target: folder.Object(**compiled.compile(target, assembly)) for target in wanted}
     except RuntimeError as error:
         raise_if_internal(error)
         raise RuntimeError(_with_place(str(error), step)) from None
-    folder.write(path, folder.Contents(prefix, step, objects))
+    folder.write(path, folder.Contents(prefix, step, objects, outputs))
     return path
 
 
