@@ -5,9 +5,10 @@ a step a call, as a program that gets one sample at a time has to, with the stat
 sequence in one call, which no such program can do. All take turns, and the least of each is shown, since what else runs
 on the machine only adds. Results are compared before anything is timed.
 
-With `--rtneural FOLDER`, RTNeural's sources, its table comes behind: there both are called from C++.
+With `--rtneural FOLDER`, RTNeural's sources, its table comes behind: there both are called from C++. Last comes how
+evenly steps take their time (step_times.py); `--even` measures that alone.
 
-Usage: packages.py [--quick] [--rtneural FOLDER] [--write docs/packages.md]
+Usage: packages.py [--quick | --even] [--rtneural FOLDER] [--write docs/packages.md]
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import step_times
 import weft
 from peers import rtneural
 from weft import _C
 
 MARKS = ("<!-- figures -->", "<!-- /figures -->")
+EVEN_MARKS = ("<!-- even -->", "<!-- /even -->")
 
 
 def ort_session(module: nn.RNNBase, x: Tensor, state: tuple[Tensor, ...]) -> object | None:
@@ -125,27 +128,37 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--even", action="store_true", help="measure only how evenly steps take their time")
     parser.add_argument(
         "--rtneural", metavar="FOLDER", type=Path, help="compare with RTNeural, whose sources are there"
     )
     parser.add_argument("--write", metavar="FILE", help="put the table between the marks in this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    cases = []
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for kind in (nn.GRU, nn.LSTM):
-            for hidden in (8, 32) if arguments.quick else (8, 16, 32, 64, 128, 256, 512):
-                case = Case(kind, hidden, Path(folder))
-                cases.append((case, case.measure(3 if arguments.quick else 11)))
-                print(case.name, hidden, {way: round(ns) for way, ns in cases[-1][1].items()}, flush=True)
-    text = f"{machine()}.\n\n{table(cases)}"
-    if arguments.rtneural:
-        text += f"\n\nBoth called from C++, a step a call:\n\n{rtneural.table(arguments.rtneural.absolute())}"
-    print(text)
+        text = "" if arguments.even else compared(Path(folder), arguments.quick, arguments.rtneural)
+        even = f"{machine()}.\n\n{step_times.table(Path(folder), 5 if arguments.quick else step_times.TURNS)}"
+    print(f"{text}\n\n{even}".strip())
     if arguments.write:
         path = Path(arguments.write)
-        before, _, rest = path.read_text().partition(MARKS[0])
-        path.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+        for marks, new in ((MARKS, text), (EVEN_MARKS, even)):
+            before, _, rest = path.read_text().partition(marks[0])
+            if new:
+                path.write_text(f"{before}{marks[0]}\n{new}\n{marks[1]}{rest.partition(marks[1])[2]}")
+
+
+def compared(folder: Path, quick: bool, sources: Path | None) -> str:
+    """The tables of packages and others, RTNeural's too if its sources are given."""
+    cases = []
+    for kind in (nn.GRU, nn.LSTM):
+        for hidden in (8, 32) if quick else (8, 16, 32, 64, 128, 256, 512):
+            case = Case(kind, hidden, folder)
+            cases.append((case, case.measure(3 if quick else 11)))
+            print(case.name, hidden, {way: round(ns) for way, ns in cases[-1][1].items()}, flush=True)
+    text = f"{machine()}.\n\n{table(cases)}"
+    if sources:
+        text += f"\n\nBoth called from C++, a step a call:\n\n{rtneural.table(sources.absolute())}"
+    return text
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ version = release = weft.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 root_doc = "docs/site/index"
-include_patterns = ["*.md", "docs/**.md", "examples/cells/README.md"]
+include_patterns = ["*.md", "docs/**.md", "examples/cells/README.md", "examples/packages/*/README.md"]
 exclude_patterns = [".*", "build*", "out", "src", "pytorch", "python", "tests", "tools", "verification", "explanation"]
 
 myst_heading_anchors = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
+import shutil
 import sys
 from dataclasses import replace
 from itertools import groupby
@@ -280,3 +281,16 @@ def test_phones_last_some_frames_and_sound_as_they_are():
     power = x.exp().mean(2)
     vowels, silence = labels < len(speech.VOWELS), labels == len(language.loudness) - 1
     assert power[vowels].mean() > 1.3 * power[silence].mean()
+
+
+def test_step_times_of_packages_are_told(tmp_path):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no cc")
+    with benchmark("step_times") as step_times, torch.no_grad():
+        head, line, *rows = step_times.table(tmp_path, 2).splitlines()
+    assert [row.split("|")[1].strip() for row in rows] == list(step_times.MODELS)
+    for row in (line, *rows):
+        assert row.count("|") == head.count("|")
+    for row in rows:
+        median, most, slowest, _ = (int(word.replace(",", "")) for word in row.split("|")[2:6])
+        assert 0 < median <= most <= slowest

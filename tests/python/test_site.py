@@ -41,7 +41,7 @@ def test_every_page_is_in_the_contents() -> None:
     listed = re.findall(r"^(\.\./\S+|\w+)$", (ROOT / "docs/site/index.md").read_text(), re.M)
     pages = {(ROOT / "docs/site" / f"{name}.md").resolve() for name in listed}
     there = {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/site/*.md")} - {ROOT / "docs/site/index.md"}
-    assert pages == there | {ROOT / "examples/cells/README.md"}
+    assert pages == there | {ROOT / "examples/cells/README.md", *ROOT.glob("examples/packages/*/README.md")}
 
 
 @pytest.mark.parametrize("module", ["weft", "weft.nn", "weft.backend", "weft.verification", "weft.formats"])
