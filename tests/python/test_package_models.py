@@ -93,3 +93,26 @@ def test_what_needs_the_future_is_refused_with_its_line(tmp_path_factory: pytest
     model = nn.Sequential(nn.Linear(4, 4), nn.GRU(4, 4, batch_first=True, bidirectional=True))
     with pytest.raises(RuntimeError, match=r"weft\.package: "):
         weft.package(model, torch.randn(1, 10, 4), tmp_path_factory.mktemp("packages") / "model")
+
+
+def test_a_model_that_is_taken_for_a_step_is_told_of_time(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A function, or a module with two arguments, may be either."""
+
+    class Shifted(nn.Module):
+        def forward(self, x: Tensor, by: Tensor) -> Tensor:
+            return x + by[:, None]
+
+    path = tmp_path_factory.mktemp("packages") / "model"
+    example = (torch.randn(1, 10, 3), torch.randn(1, 3))
+    hint = r"\(a model over whole sequences is packaged with time=, the dim that its steps are in\)"
+    with pytest.raises(TypeError, match=rf"must return \(carry, y\), but returned a Tensor {hint}"):
+        weft.package(Shifted(), example, path)
+    with pytest.raises(TypeError, match=rf"the example of a step is a tuple \(carry, x\).* {hint}"):
+        weft.package(lambda x: x * 2, example[0], path)
+    with pytest.raises(ValueError, match=rf"must keep the carry's shapes and dtypes.* {hint}"):
+        weft.package(lambda x, by: (x[:, :1], x), example, path)
+    for model, time in ((Shifted(), [1, None]), (lambda x, by: x + by[:, None], [1, None])):
+        loaded = packaged.loaded(weft.package(model, example, path, time=time), tmp_path_factory)
+        x = example[0].movedim(1, 0).unsqueeze(2).contiguous()
+        found = loaded.run(x, example[1].expand(10, 1, 3))
+        torch.testing.assert_close(found.squeeze(2).movedim(0, 1), example[0] + example[1][:, None])

@@ -464,7 +464,11 @@ class Decoder(nn.Module):
         (nn.GroupNorm(2, C), "reduce_sum over time"),
         (Attention(), "all steps at each step"),
         (Decoder(), "scan (begins with|decides)"),
-        (nn.Dropout(0.5), r"it draws random numbers: call its eval\(\) before"),
+        (
+            nn.Dropout(0.5),
+            r"the model draws random numbers: give them as an argument \(dropout does nothing after eval",
+        ),
+        (nn.BatchNorm1d(C), r"the model is in training, and changes tensors of its own: call its eval\(\) before"),
         (lambda x: x + F.pad(x, (0, 0, 0, 2))[:, 2:], "complete 2 steps late.*delay=2"),
         (lambda x: x[:, : x.shape[1] // 2], "a part of the sequence that depends on its length"),
         (lambda x: x if x.shape[1] > 11 else -x, "result 0 of the stream is not that of the model"),

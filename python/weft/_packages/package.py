@@ -75,7 +75,7 @@ def package(
     if _is_over_time(model, example, time):
         step = step_of_model(model, example, 1 if time is None else time, delay)
     else:
-        step = step_of(model, example)
+        step = _given_step(model, example)
     compiled = step.model(prefix)
     try:
         outputs = compiled.outputs()
@@ -92,6 +92,17 @@ def _is_over_time(model: Any, example: Any, time: Time) -> bool:
         return True
     is_step = isinstance(example, tuple) and len(example) == 2
     return isinstance(model, nn.Module) and not isinstance(model, nn.RNNBase | nn.RNNCellBase) and not is_step
+
+
+def _given_step(model: Any, example: Any) -> Step:
+    """What isn't one may be meant as a model over time, which only time= tells from a step."""
+    try:
+        return step_of(model, example)
+    except (TypeError, ValueError) as error:
+        if not callable(model) or isinstance(model, nn.RNNBase | nn.RNNCellBase) or not str(error).startswith(WHAT):
+            raise
+        hint = "a model over whole sequences is packaged with time=, the dim that its steps are in"
+        raise type(error)(f"{error} ({hint})") from None
 
 
 def _with_place(message: str, step: Step) -> str:

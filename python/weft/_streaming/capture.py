@@ -11,7 +11,7 @@ from torch import Tensor
 
 from weft import _C
 from weft._base import trees
-from weft._base.errors import FailedError, UnsupportedError
+from weft._base.errors import FailedError, MutatesCapturedError, UnsupportedError
 from weft._base.torch_private import pytree
 from weft._capture import record, trace
 from weft._capture.runs import Function
@@ -98,6 +98,11 @@ def streaming_model(
             raise RuntimeError(f"{what}: the model failed: {failure.__cause__}") from failure.__cause__
         except NotImplementedError as error:
             raise RuntimeError(f"{what}: the model can't be captured: {error}") from error
+        except MutatesCapturedError as error:
+            if not getattr(model, "training", False):
+                raise
+            said = f"{what}: the model is in training, and changes tensors of its own: call its eval() before ({error})"
+            raise MutatesCapturedError(said, error.tensor) from error
         except UnsupportedError as error:
             place = record.place_of(whole.function, error.operation) if error.operation is not None else ""
             raise RuntimeError(f"{what}: {error} {place}".rstrip()) from error
@@ -125,7 +130,9 @@ def _streamed(whole: _Whole, steps: int, delay: int, chunk: int) -> tuple[_C.Str
     first: tuple[UnsupportedError, Function] | None = None
     for program, traced in whole.programs(steps):
         if traced.noise:
-            raise UnsupportedError("it draws random numbers: call its eval() before")
+            raise UnsupportedError(
+                "the model draws random numbers: give them as an argument (dropout does nothing after eval())"
+            )
         try:
             return _C.stream(program, whole.dims, delay, whole.group, chunk), traced
         except UnsupportedError as error:
