@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,25 @@ def test_the_player_says_what_is_wrong_with_a_file(amplifier: tuple[Path, dict[s
         assert not (output / "none.wav").exists()
     done = subprocess.run([output / "player", output / "nowhere.wav", output / "none.wav"], capture_output=True)
     assert done.returncode == 1 and b"cannot be opened" in done.stderr
+
+
+def test_the_player_of_damaged_files(amplifier: tuple[Path, dict[str, float]]) -> None:
+    """Headers of random bytes, cut anywhere: it plays what it is told is there, or says what is wrong."""
+    output, _ = amplifier
+    whole, chance, refused = amp.wav(torch.randn(100)), random.Random(7), 0
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            data[chance.randrange(46)] = chance.choice([0, 1, 2, 255, chance.randrange(256)])
+        if chance.random() < 0.3:
+            del data[chance.randrange(len(data)) :]
+        (output / "in.wav").write_bytes(data)
+        done = subprocess.run(
+            [output / "player", output / "in.wav", output / "out.wav"], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr[:8]) in ((0, ""), (1, "player: "))
+        refused += done.returncode
+    assert 50 < refused < 150
 
 
 @pytest.fixture(scope="module")

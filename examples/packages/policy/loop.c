@@ -123,5 +123,6 @@ int main(int argc, char** argv) {
   printf("%zu steps, position off by %.4f\n", all.count, sqrt(square));
   say("step", all.took, all.count);
   if (rate > 0) say("late", all.late, all.count);
+  free(all.noise), free(all.trace), free(all.took), free(all.late);
   return 0;
 }

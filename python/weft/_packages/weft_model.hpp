@@ -1,4 +1,4 @@
-// The interface of weft_model.h for C++17: states that own their memory, and typed calls.
+// The interface of weft_model.h for C++17: states that own their memory.
 #ifndef WEFT_MODEL_HPP
 #define WEFT_MODEL_HPP
 
