@@ -106,11 +106,10 @@ def test_files_that_are_no_libraries(library: Path, tmp_path: Path) -> None:
         "it is no shared library of this system": b"no library",
         "it is an archive, which a program is linked with": (folder / "libmodel.a").read_bytes(),
         "it is an object file, which a program is linked with": (folder / f"model.{_C.package_host()}.o").read_bytes(),
-        f"it is for .*, and this machine is {ARCHITECTURE}: package the model for a target of this one": (
-            folder / f"libmodel-{OTHER}.so"
-        ).read_bytes(),
         "it is a library of 32 bits": library.read_bytes()[:4] + b"\x01" + library.read_bytes()[5:],
     }
+    if (other := folder / f"libmodel-{OTHER}.so").exists():  # where a linker makes it
+        cases[f"it is for .*, and this machine is {ARCHITECTURE}: package the model for"] = other.read_bytes()
     for message, data in cases.items():
         (tmp_path / "libmodel.so").write_bytes(data)
         with pytest.raises(OSError, match=rf"weft\.load: {tmp_path / 'libmodel.so'}: {message}"):

@@ -60,7 +60,7 @@ def write(path: Path, contents: Contents) -> None:
             (path / f"{name}.{target}.s").write_text(each.assembly)
     for library, (architecture, members) in _libraries(contents).items():
         (path / f"{library}.a").write_bytes(_C.package_archive(list(members.items()), architecture))
-        _link(path / f"{library}.so", members)
+        _link(path / f"{library}.so", architecture, members)
     for file in ("weft_model.h", "weft_model.hpp"):
         text = importlib.resources.files("weft._packages").joinpath(file).read_text()
         (path / file).write_text(text)
@@ -94,13 +94,14 @@ def _libraries(contents: Contents) -> dict[str, tuple[str, dict[str, bytes]]]:
     return libraries
 
 
-def _link(library: Path, members: dict[str, bytes]) -> None:
-    """A shared library, by the first linker that can make one of these objects."""
+def _link(library: Path, architecture: str, members: dict[str, bytes]) -> None:
+    """A shared library, by the first linker that can make one of these objects: LLVM's can, GNU's is for one
+    architecture."""
     library.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for name, data in members.items():
             (Path(folder) / name).write_bytes(data)
-        for linker in ("ld.lld", "ld.lld-19", "ld"):
+        for linker in ("ld.lld", "ld.lld-19", f"{architecture}-linux-gnu-ld", "ld"):
             if (program := shutil.which(linker)) is None:
                 continue
             command = [
