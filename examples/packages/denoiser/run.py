@@ -46,6 +46,7 @@ def denoise(program: Path, x: Tensor) -> tuple[Tensor, str]:
 def run(output: Path, seconds: float = 60.0, most: int | None = None) -> dict[str, float]:
     """All of it; the figures by name: `stream_difference` and `difference`, the stream's and the package's largest from
     the whole model; `gain_N`, decibels of signal to noise gained where N were given; `microseconds` a frame."""
+    toolchain.check_tools(toolchain.compiler()[0])
     torch.manual_seed(0)
     model = Denoiser()
     losses = train(model, seconds, most)

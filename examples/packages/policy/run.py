@@ -47,6 +47,7 @@ def run(
     """All of it; the figures by name: `untrained` and `trained` costs of the same episodes, `difference` of the
     package's currents and values from PyTorch's, `off`, how far the bearing is from its place, and in nanoseconds
     `step_median`, `step_999`, `step_max`, and with a rate `late_median`, ..."""
+    toolchain.check_tools(toolchain.compiler()[0])
     torch.manual_seed(0)
     policy = Policy()
     tried = episodes(64, 60, torch.Generator().manual_seed(2))

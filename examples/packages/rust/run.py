@@ -47,6 +47,7 @@ def play(program: Path, x: Tensor) -> tuple[Tensor, str]:
 
 def run(output: Path, seconds: float = 10.0, most: int | None = None, hidden: int = 40) -> float:
     """All of it; how far the program's samples are from the PyTorch model's at most."""
+    toolchain.check_tools("rustc")
     torch.manual_seed(0)
     model = Amp(hidden)
     train(model, seconds, most)
