@@ -205,6 +205,8 @@ def test_rust(tmp_path: Path) -> None:
 
 def test_a_tool_that_is_missing_is_told_before_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
     for example, names in ((amp, "cc, c\\+\\+"), (spotter, "arm-none-eabi-gcc, qemu-system-arm"), (rust, "rustc")):
         with pytest.raises(FileNotFoundError, match=f"this example needs {names}, which this machine lacks"):
             example.run(tmp_path, seconds=600)
