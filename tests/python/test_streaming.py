@@ -322,6 +322,26 @@ def test_large_strides_of_short_examples(steps: int) -> None:
         torch.testing.assert_close(stream.run(x), model(x), atol=1e-5, rtol=0)
 
 
+def test_what_a_transposed_convolution_of_a_large_stride_can_be_instead() -> None:
+    """Frames of 32 samples, 16 apart, laid over one another: refused, and the same as features that become steps."""
+    torch.manual_seed(0)
+    over = nn.ConvTranspose1d(3, 1, 32, stride=16, bias=False).eval()
+
+    def refused(x: Tensor) -> Tensor:
+        return over(x)[:, :, :-16]
+
+    def instead(x: Tensor) -> Tensor:
+        frames = x.transpose(1, 2) @ over.weight[:, 0]
+        before = F.pad(frames[:, :-1, 16:], (0, 0, 1, 0))
+        return (frames[:, :, :16] + before).flatten(1).unsqueeze(1)
+
+    x = torch.randn(1, 3, 40)
+    with pytest.raises(RuntimeError, match="compute its elements as features, and reshape them into steps"):
+        weft.stream(refused, x, time=2)
+    with torch.no_grad():
+        torch.testing.assert_close(weft.stream(instead, x, time=2).run(x), refused(x), atol=1e-5, rtol=0)
+
+
 def test_a_stride_does_not_hide_what_needs_the_future() -> None:
     class Backwards(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

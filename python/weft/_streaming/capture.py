@@ -179,8 +179,9 @@ class _Whole:
         if failed is not None:
             raise failed
         raise UnsupportedError(
-            f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike (a model that takes many "
-            "steps at once wants an example of ten times as many)"
+            f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike. An example of more steps "
+            "may do, ten times those that the model takes at once; of a transposed convolution with a stride above 8 "
+            "none does: compute its elements as features, and reshape them into steps"
         )
 
     def _traced(self, steps: int, whole: tuple[Names, Names] | None) -> Traced:
