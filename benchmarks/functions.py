@@ -3,7 +3,7 @@
 Usage: functions.py [--batch 16] [--hidden 256] [--steps 50] [--rounds 15] [--training] [--functions sin gelu ...]
 
 The step is h = f(h * w + x). Prints a row a function: milliseconds of the loop and of weft.scan on one thread (medians,
-taking turns in one process), their ratio, and the largest difference of the results. WEFT_ISA chooses registers.
+taking turns in one process), their ratio, and the largest difference of the results by the largest of them. WEFT_ISA chooses registers.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main() -> None:
                 run()
                 times[way].append((time.perf_counter() - begin) * 1e3)
         loop, scan = (statistics.median(times[way]) for way in ("loop", "scan"))
-        difference = (results["loop"] - results["scan"]).abs().max().item()
+        difference = ((results["loop"] - results["scan"]).abs().max() / results["loop"].abs().max()).item()
         print(f"{name:10}{loop:10.2f}{scan:10.2f}{loop / scan:7.1f}x{difference:12.1e}", flush=True)
 
 

@@ -169,6 +169,18 @@ constexpr double kErfNear[] = {-0.0006090358003344501, 0.005011962412630903, -0.
 constexpr double kErfFar[] = {-0.000214595904405369, 0.003219982226286444, -0.02290605108235244,
                               0.10528688331961417,   0.635699348092447,    1.1285199583266867};
 
+/// log(1 + x) of f32, in f32: softplus is made of it. What 1 + x loses is added to its logarithm.
+Value* narrow_log1p(IRBuilder<>& b, Value* x) {
+  Value *one = number(x, 1), *shifted = b.CreateFAdd(x, one);
+  Value* lost = b.CreateFSub(x, b.CreateFSub(shifted, one));
+  Value* result = b.CreateFAdd(emit_log(b, shifted), b.CreateFDiv(lost, shifted));
+  Value* infinite = b.CreateFCmpOEQ(x, llvm::ConstantFP::getInfinity(x->getType()));
+  Value* itself = b.CreateOr(infinite, b.CreateFCmpOEQ(shifted, one));
+  Value* pole = b.CreateFCmpOEQ(x, number(x, -1));
+  result = b.CreateSelect(pole, llvm::ConstantFP::getInfinity(x->getType(), true), result);
+  return b.CreateSelect(itself, x, result);
+}
+
 /// erf of f32, in f32: GELU is made of it.
 Value* narrow_erf(IRBuilder<>& b, Value* x) {
   Value *size = absolute(b, x), *most = number(x, 4.1);
@@ -186,8 +198,6 @@ Value* emit_wide(IRBuilder<>& b, OpCode code, Value* x, Value* y) {
       return b.CreateFMul(emit_log(b, x), number(x, kLog2e));
     case OpCode::kLog10:
       return b.CreateFMul(emit_log(b, x), number(x, kLog10e));
-    case OpCode::kLog1p:
-      return log1p(b, x);
     case OpCode::kSin:
       return sine(b, x, false);
     case OpCode::kCos:
@@ -211,6 +221,7 @@ Value* emit_wide(IRBuilder<>& b, OpCode code, Value* x, Value* y) {
 
 Value* emit_library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
   if (code == OpCode::kErf) return narrow_erf(b, operands[0]);
+  if (code == OpCode::kLog1p) return narrow_log1p(b, operands[0]);
   llvm::Type* narrow = operands[0]->getType();
   llvm::Type* wide = narrow->getWithNewType(b.getDoubleTy());
   Value* x = b.CreateFPExt(operands[0], wide);

@@ -62,7 +62,7 @@ Value* is_beyond(IRBuilder<>& b, Value* x) {
 Value* inline_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
   const auto lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(operands[0]->getType())->getNumElements());
   const int wide_lanes = vector_isa(b).avx512 ? 8 : 4;
-  if (lanes <= wide_lanes || lanes % 2 != 0 || code == OpCode::kErf) return emit_library_function(b, code, operands);
+  if (lanes <= wide_lanes || lanes % 2 != 0 || is_narrow(code)) return emit_library_function(b, code, operands);
   Value* parts[2];
   for (int part = 0; part < 2; ++part) {
     llvm::SmallVector<int> places;
@@ -116,99 +116,131 @@ Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
   return b.CreateIntCast(x, type, from != DType::kBool);
 }
 
-Value* emit_unary(IRBuilder<>& b, OpCode code, DType from, Value* x, bool coarse) {
-  switch (code) {
-    case OpCode::kCopy:
-    case OpCode::kStopGradient:
-      return x;
-    case OpCode::kNeg:
-      return is_float(x) ? b.CreateFNeg(x) : b.CreateNeg(x);
-    case OpCode::kAbs:
-      return is_float(x) ? b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)
-                         : (from == DType::kBool ? x : b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse()));
-    case OpCode::kSign:
-      return emit_sign(b, x, from);
-    case OpCode::kExp:
-      return emit_exp(b, x);
-    case OpCode::kLog:
-      return emit_log(b, x);
-    case OpCode::kExpm1:
-      return emit_expm1(b, x);
-    case OpCode::kTanh:
-      return emit_tanh(b, x, coarse);
-    case OpCode::kSigmoid:
-      return emit_sigmoid(b, x, coarse);
-    case OpCode::kSqrt:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
-    case OpCode::kRsqrt:
-      return b.CreateFDiv(one(x), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
-    case OpCode::kFloor:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
-    case OpCode::kCeil:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
-    case OpCode::kTrunc:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
-    case OpCode::kRound:
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
-    case OpCode::kRelu:
-      return is_float(x) ? b.CreateSelect(b.CreateFCmpOLE(x, zero(x)), zero(x), x)
-                         : b.CreateSelect(b.CreateICmpSLE(x, zero(x)), zero(x), x);
-    case OpCode::kNot:
-      return b.CreateNot(x);
-    default:
-      internal_error("no machine code for {}", info(code).name);
+/// What the machine code of an op is made from: vectors of one type, of which ops of one operand have x only.
+struct Site {
+  IRBuilder<>& b;
+  DType from;  ///< the operands' type
+  Value *x, *y;
+  bool coarse;  ///< as in vector_math.h
+  bool is_real = is_float(x);
+
+  Value* intrinsic(llvm::Intrinsic::ID function) const { return b.CreateUnaryIntrinsic(function, x); }
+};
+
+/// The machine code of an op. Each op that begins with kPointwise in ops.def has a specialisation: kEmitters doesn't
+/// compile without.
+template <OpCode>
+Value* emit(const Site& site) = delete;
+
+#define WEFT_EMIT(Name, expression)                                       \
+  template <>                                                             \
+  Value* emit<OpCode::k##Name>(const Site& site) {                        \
+    [[maybe_unused]] const auto& [b, from, x, y, coarse, is_real] = site; \
+    return expression;                                                    \
   }
+
+WEFT_EMIT(Copy, x)
+WEFT_EMIT(StopGradient, x)
+WEFT_EMIT(Neg, is_real ? b.CreateFNeg(x) : b.CreateNeg(x))
+WEFT_EMIT(Sign, emit_sign(b, x, from))
+WEFT_EMIT(Exp, emit_exp(b, x))
+WEFT_EMIT(Log, emit_log(b, x))
+WEFT_EMIT(Expm1, emit_expm1(b, x))
+WEFT_EMIT(Tanh, emit_tanh(b, x, coarse))
+WEFT_EMIT(Sigmoid, emit_sigmoid(b, x, coarse))
+WEFT_EMIT(Sqrt, site.intrinsic(llvm::Intrinsic::sqrt))
+WEFT_EMIT(Rsqrt, b.CreateFDiv(one(x), site.intrinsic(llvm::Intrinsic::sqrt)))
+WEFT_EMIT(Floor, site.intrinsic(llvm::Intrinsic::floor))
+WEFT_EMIT(Ceil, site.intrinsic(llvm::Intrinsic::ceil))
+WEFT_EMIT(Trunc, site.intrinsic(llvm::Intrinsic::trunc))
+WEFT_EMIT(Round, site.intrinsic(llvm::Intrinsic::roundeven))
+WEFT_EMIT(Relu, b.CreateSelect(is_real ? b.CreateFCmpOLE(x, zero(x)) : b.CreateICmpSLE(x, zero(x)), zero(x), x))
+WEFT_EMIT(Not, b.CreateNot(x))
+WEFT_EMIT(And, b.CreateAnd(x, y))
+WEFT_EMIT(Or, b.CreateOr(x, y))
+WEFT_EMIT(Div, is_real ? b.CreateFDiv(x, y) : b.CreateSDiv(x, y))
+WEFT_EMIT(Rem, b.CreateSRem(x, y))  // of integers
+
+WEFT_EMIT(Eq, is_real ? b.CreateFCmpOEQ(x, y) : b.CreateICmpEQ(x, y))
+WEFT_EMIT(Ne, is_real ? b.CreateFCmpUNE(x, y) : b.CreateICmpNE(x, y))
+
+template <>
+Value* emit<OpCode::kAbs>(const Site& site) {
+  if (site.is_real) return site.intrinsic(llvm::Intrinsic::fabs);
+  if (site.from == DType::kBool) return site.x;
+  return site.b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, site.x, site.b.getFalse());
 }
 
-Value* emit_comparison(IRBuilder<>& b, OpCode code, DType from, Value* x, Value* y) {
-  bool real = is_float(x), is_unsigned = from == DType::kBool;
-  switch (code) {
-    case OpCode::kEq:
-      return real ? b.CreateFCmpOEQ(x, y) : b.CreateICmpEQ(x, y);
-    case OpCode::kNe:
-      return real ? b.CreateFCmpUNE(x, y) : b.CreateICmpNE(x, y);
-    case OpCode::kLt:
-      return real ? b.CreateFCmpOLT(x, y) : (is_unsigned ? b.CreateICmpULT(x, y) : b.CreateICmpSLT(x, y));
-    case OpCode::kLe:
-      return real ? b.CreateFCmpOLE(x, y) : (is_unsigned ? b.CreateICmpULE(x, y) : b.CreateICmpSLE(x, y));
-    case OpCode::kGt:
-      return emit_comparison(b, OpCode::kLt, from, y, x);
-    case OpCode::kGe:
-      return emit_comparison(b, OpCode::kLe, from, y, x);
-    default:
-      return nullptr;
-  }
+template <>
+Value* emit<OpCode::kLt>(const Site& site) {
+  if (site.is_real) return site.b.CreateFCmpOLT(site.x, site.y);
+  return site.from == DType::kBool ? site.b.CreateICmpULT(site.x, site.y) : site.b.CreateICmpSLT(site.x, site.y);
 }
 
-Value* emit_binary(IRBuilder<>& b, OpCode code, DType from, Value* x, Value* y) {
-  if (Value* comparison = emit_comparison(b, code, from, x, y)) return comparison;
-  bool real = is_float(x), boolean = from == DType::kBool;
-  switch (code) {
-    case OpCode::kAdd:
-      return real ? b.CreateFAdd(x, y) : (boolean ? b.CreateOr(x, y) : b.CreateAdd(x, y));
-    case OpCode::kSub:
-      return real ? b.CreateFSub(x, y) : b.CreateSub(x, y);
-    case OpCode::kMul:
-      return real ? b.CreateFMul(x, y) : (boolean ? b.CreateAnd(x, y) : b.CreateMul(x, y));
-    case OpCode::kDiv:
-      return real ? b.CreateFDiv(x, y) : b.CreateSDiv(x, y);
-    case OpCode::kRem:
-      return b.CreateSRem(x, y);
-    case OpCode::kMaximum:
-      if (boolean) return b.CreateOr(x, y);
-      return real ? emit_maximum(b, x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);
-    case OpCode::kMinimum:
-      if (boolean) return b.CreateAnd(x, y);
-      return real ? b.CreateSelect(b.CreateFCmpULT(x, y), b.CreateSelect(b.CreateFCmpUNO(y, y), y, x), y)
-                  : b.CreateSelect(b.CreateICmpSLT(x, y), x, y);
-    case OpCode::kAnd:
-      return b.CreateAnd(x, y);
-    case OpCode::kOr:
-      return b.CreateOr(x, y);
-    default:
-      internal_error("no machine code for {}", info(code).name);
-  }
+template <>
+Value* emit<OpCode::kLe>(const Site& site) {
+  if (site.is_real) return site.b.CreateFCmpOLE(site.x, site.y);
+  return site.from == DType::kBool ? site.b.CreateICmpULE(site.x, site.y) : site.b.CreateICmpSLE(site.x, site.y);
 }
+
+Site exchanged(const Site& site) { return {site.b, site.from, site.y, site.x, site.coarse}; }
+
+WEFT_EMIT(Gt, emit<OpCode::kLt>(exchanged(site)))
+WEFT_EMIT(Ge, emit<OpCode::kLe>(exchanged(site)))
+
+template <>
+Value* emit<OpCode::kAdd>(const Site& site) {
+  if (site.is_real) return site.b.CreateFAdd(site.x, site.y);
+  return site.from == DType::kBool ? site.b.CreateOr(site.x, site.y) : site.b.CreateAdd(site.x, site.y);
+}
+
+WEFT_EMIT(Sub, is_real ? b.CreateFSub(x, y) : b.CreateSub(x, y))
+
+template <>
+Value* emit<OpCode::kMul>(const Site& site) {
+  if (site.is_real) return site.b.CreateFMul(site.x, site.y);
+  return site.from == DType::kBool ? site.b.CreateAnd(site.x, site.y) : site.b.CreateMul(site.x, site.y);
+}
+
+template <>
+Value* emit<OpCode::kMaximum>(const Site& site) {
+  const auto& [b, from, x, y, coarse, is_real] = site;
+  if (from == DType::kBool) return b.CreateOr(x, y);
+  return is_real ? emit_maximum(b, x, y) : b.CreateSelect(b.CreateICmpSGT(x, y), x, y);
+}
+
+template <>
+Value* emit<OpCode::kMinimum>(const Site& site) {
+  const auto& [b, from, x, y, coarse, is_real] = site;
+  if (from == DType::kBool) return b.CreateAnd(x, y);
+  if (!is_real) return b.CreateSelect(b.CreateICmpSLT(x, y), x, y);
+  return b.CreateSelect(b.CreateFCmpULT(x, y), b.CreateSelect(b.CreateFCmpUNO(y, y), y, x), y);
+}
+
+#undef WEFT_EMIT
+
+using Emitter = Value* (*)(const Site&);
+
+/// emit() of a pointwise op; null for others. Casts and selects are emitted apart, since their operands differ in type.
+template <OpCode code, ir::OpTraits traits>
+constexpr Emitter emitter_of() {
+  constexpr bool is_apart = code == OpCode::kCast || code == OpCode::kSelect;
+  if constexpr (code == OpCode::kRem || (traits.codegen == ir::Codegen::kPointwise && !traits.by_library && !is_apart))
+    return &emit<code>;
+  else
+    return nullptr;
+}
+
+constexpr auto kEmitters = [] {
+  // The words of ops.def.
+  using namespace ir;          // NOLINT(google-build-using-namespace)
+  using namespace ir::traits;  // NOLINT(google-build-using-namespace)
+  return std::to_array<Emitter>({
+#define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, interpreter, traits) \
+  emitter_of<OpCode::k##Enum, traits>(),
+#include "ir/ops.def"
+  });
+}();
 
 /// `number` rounded to f32, then to the 16-bit type.
 double half_constant(double number, DType dtype) {
@@ -263,6 +295,16 @@ Value* emit_to_memory(IRBuilder<>& b, Value* value, DType dtype) {
   return dtype == DType::kBool ? b.CreateZExt(value, value->getType()->getWithNewType(b.getInt8Ty())) : value;
 }
 
+namespace {
+
+Emitter pointwise(const ir::Op& op) {
+  const Emitter found = kEmitters[static_cast<size_t>(op.code)];
+  internal_check(found != nullptr, "no machine code for {}", info(op.code).name);
+  return found;
+}
+
+}  // namespace
+
 Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, std::span<Value* const> operands,
                         bool coarse) {
   if (op.code == OpCode::kSelect) return b.CreateSelect(operands[0], operands[1], operands[2]);
@@ -271,10 +313,8 @@ Value* emit_elementwise(IRBuilder<>& b, const ir::Op& op, DType from, DType to, 
     result = emit_cast(b, operands[0], from, to);
   else if (ir::traits_of(op.code).by_library && is_floating(to))
     result = library_function(b, op, operands);
-  else if (operands.size() == 1)
-    result = emit_unary(b, op.code, from, operands[0], coarse);
   else
-    result = emit_binary(b, op.code, from, operands[0], operands[1]);
+    result = pointwise(op)({b, from, operands[0], operands.size() > 1 ? operands[1] : nullptr, coarse});
   if (!is_half(to) || is_exact(op.code, from, to)) return result;
   return emit_round_to_half(b, result, to, op.attr_or<bool>(ir::kExcessPrecision, false));
 }

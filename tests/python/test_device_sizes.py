@@ -4,6 +4,7 @@ numbers, in what a decomposition does."""
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 import torch
@@ -67,3 +68,42 @@ def test_what_cannot_be_widened_is_not_tried_with_each_further_size():
     for seed, length in enumerate([17, 43, 9, 31, 60, 10, 25, 44, 19, 45, 11, 33, 61, 12, 27, 46]):
         _checked(run, length, None, seed)
     assert weft.device.stats()["widenings"] - tried <= 4
+
+
+def _transformer(dropout: float) -> nn.Module:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=dropout, batch_first=True, activation="gelu")
+    return nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoder(layer, 2), nn.Linear(16, 5))
+
+
+def test_sizes_not_seen_before_run_no_python_of_pytorchs():
+    """Many of PyTorch's Meta functions are in Python: in a training step of new sizes they took most of the time."""
+    on_device, on_cpu = _transformer(0.0).to("weft"), _transformer(0.0)
+    optimizers = [torch.optim.Adam(model.parameters()) for model in (on_device, on_cpu)]
+    seen: set[str] = set()
+    shapes = ("_meta_registrations", "_decomp", "_refs", "_prims")
+
+    def watch(frame, event, _):
+        name = frame.f_code.co_filename
+        if event == "call" and any(f"torch/{each}" in name for each in shapes):
+            seen.add(f"{name.rpartition('torch/')[2]}: {frame.f_code.co_name}")
+
+    for rows, length in [(2, 7), (3, 9), (4, 12), (5, 17), (2, 23)]:
+        ids = torch.arange(rows * length).reshape(rows, length) % 11
+        losses = []
+        seen.clear()
+        for model, optimizer in zip((on_device, on_cpu), optimizers, strict=True):
+            x = ids.to(next(model.parameters()).device)
+            if model is on_device:
+                sys.setprofile(watch)
+            try:
+                loss = nn.functional.cross_entropy(model(x).flatten(0, 1), x.flatten() % 5)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            finally:
+                sys.setprofile(None)
+            losses.append(loss.detach().cpu())
+        weft.sync()
+        torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-5)
+    assert not seen, seen
