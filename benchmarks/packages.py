@@ -6,15 +6,17 @@ sequence in one call, which no such program can do. All take turns, and the leas
 on the machine only adds. Results are compared before anything is timed.
 
 With `--rtneural FOLDER`, RTNeural's sources, its table comes behind: there both are called from C++. Last comes how
-evenly steps take their time (step_times.py); `--even` measures that alone.
+evenly steps take their time (step_times.py); `--even` measures that alone. With `--weights` the table is another:
+packages with weights as they are and with narrow ones.
 
-Usage: packages.py [--quick | --even] [--rtneural FOLDER] [--write docs/packages.md]
+Usage: packages.py [--quick] [--even | --weights | --rtneural FOLDER] [--write docs/packages.md]
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,6 +33,8 @@ from weft import _C
 
 MARKS = ("<!-- figures -->", "<!-- /figures -->")
 EVEN_MARKS = ("<!-- even -->", "<!-- /even -->")
+WEIGHT_MARKS = ("<!-- weights -->", "<!-- /weights -->")
+STORED = (None, "bfloat16", "float16", "int8")
 
 
 def ort_session(module: nn.RNNBase, x: Tensor, state: tuple[Tensor, ...]) -> object | None:
@@ -119,6 +123,43 @@ def table(cases: list[tuple[Case, dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
+def peers_table(folder: Path, quick: bool) -> str:
+    cases = []
+    for kind in (nn.GRU, nn.LSTM):
+        for hidden in (8, 32) if quick else (8, 16, 32, 64, 128, 256, 512):
+            case = Case(kind, hidden, folder)
+            cases.append((case, case.measure(3 if quick else 11)))
+            print(case.name, hidden, {way: round(ns) for way, ns in cases[-1][1].items()}, flush=True)
+    return table(cases)
+
+
+def weights_row(kind: type[nn.RNNBase], hidden: int, folder: Path, turns: int) -> str:
+    """Nanoseconds a step by type of weights, with how many times less than float32's."""
+    torch.manual_seed(hidden)
+    module, steps = kind(1, hidden).eval(), max(200, 20_000_000 // (hidden * hidden + 1000))
+    x, models, least = torch.randn(steps, 1), {}, dict.fromkeys(STORED, float("inf"))
+    for stored in STORED:
+        name = f"{kind.__name__.lower()}{hidden}_{stored}"
+        path = weft.package(module, x, folder / name, quantize=stored)
+        models[stored] = weft.load(path / f"lib{name}.so")
+        assert (models[stored].run(x[:50]) - module(x[:50])[0]).abs().max() < 0.05
+    for _, stored in itertools.product(range(turns), STORED):
+        start = time.perf_counter_ns()
+        models[stored].run(x)
+        least[stored] = min(least[stored], (time.perf_counter_ns() - start) / steps)
+    times = (f"{ns:,.0f}" + (f" ({least[None] / ns:.2f}x)" if stored else "") for stored, ns in least.items())
+    return f"| {kind.__name__}, H {hidden} | {' | '.join(times)} |"
+
+
+def weights_table(folder: Path, quick: bool) -> str:
+    lines = ["| ns a step | float32 | bfloat16 | float16 | int8 |", f"|---|{'---:|' * 4}"]
+    for kind in (nn.GRU, nn.LSTM):
+        for hidden in (32, 64) if quick else (32, 64, 128, 256, 512):
+            lines.append(weights_row(kind, hidden, folder, 3 if quick else 11))
+            print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
 def machine() -> str:
     text = Path("/proc/cpuinfo").read_text()
     model = next((line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")), "a CPU")
@@ -132,30 +173,31 @@ def main() -> None:
     parser.add_argument(
         "--rtneural", metavar="FOLDER", type=Path, help="compare with RTNeural, whose sources are there"
     )
+    parser.add_argument("--weights", action="store_true", help="compare types of weights")
     parser.add_argument("--write", metavar="FILE", help="put the table between the marks in this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        text = "" if arguments.even else compared(Path(folder), arguments.quick, arguments.rtneural)
-        even = f"{machine()}.\n\n{step_times.table(Path(folder), 5 if arguments.quick else step_times.TURNS)}"
-    print(f"{text}\n\n{even}".strip())
+        folder, quick = Path(folder), arguments.quick
+        texts: dict[tuple[str, str], str] = {}
+        if arguments.weights:
+            texts[WEIGHT_MARKS] = f"{machine()}.\n\n{weights_table(folder, quick)}"
+        elif not arguments.even:
+            texts[MARKS] = compared(folder, quick, arguments.rtneural)
+        if not arguments.weights:
+            turns = 5 if quick else step_times.TURNS
+            texts[EVEN_MARKS] = f"{machine()}.\n\n{step_times.table(folder, turns)}"
+    print("\n\n".join(texts.values()))
     if arguments.write:
         path = Path(arguments.write)
-        for marks, new in ((MARKS, text), (EVEN_MARKS, even)):
-            before, _, rest = path.read_text().partition(marks[0])
-            if new:
-                path.write_text(f"{before}{marks[0]}\n{new}\n{marks[1]}{rest.partition(marks[1])[2]}")
+        for (begin, end), text in texts.items():
+            before, _, rest = path.read_text().partition(begin)
+            path.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 def compared(folder: Path, quick: bool, sources: Path | None) -> str:
     """The tables of packages and others, RTNeural's too if its sources are given."""
-    cases = []
-    for kind in (nn.GRU, nn.LSTM):
-        for hidden in (8, 32) if quick else (8, 16, 32, 64, 128, 256, 512):
-            case = Case(kind, hidden, folder)
-            cases.append((case, case.measure(3 if quick else 11)))
-            print(case.name, hidden, {way: round(ns) for way, ns in cases[-1][1].items()}, flush=True)
-    text = f"{machine()}.\n\n{table(cases)}"
+    text = f"{machine()}.\n\n{peers_table(folder, quick)}"
     if sources:
         text += f"\n\nBoth called from C++, a step a call:\n\n{rtneural.table(sources.absolute())}"
     return text

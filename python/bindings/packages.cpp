@@ -36,8 +36,9 @@ std::vector<interpreter::Array> arrays(const std::vector<Tensor>& tensors) {
 
 packages::StepModel step_model(const std::string& name, const Program& program, const std::vector<Tensor>& states,
                                const std::vector<std::pair<std::string, std::vector<int64_t>>>& inputs,
-                               const std::vector<Tensor>& weights, std::vector<std::vector<std::string>> names) {
-  packages::StepModel model{name, *program, arrays(states), {}, arrays(weights), {}, {}, {}};
+                               const std::vector<Tensor>& weights, std::vector<std::vector<std::string>> names,
+                               const std::string& stored) {
+  packages::StepModel model{name, *program, arrays(states), {}, arrays(weights), {}, {}, {}, dtype_of(stored)};
   for (const auto& [dtype, sizes] : inputs)
     model.inputs.push_back({dtype_of(dtype), ir::Shape(sizes.begin(), sizes.end())});
   check(names.size() == 3, "names are those of states, inputs and outputs");
@@ -60,6 +61,8 @@ py::dict compile(const packages::StepModel& model, const std::string& target, bo
   result["state_bytes"] = object.state_bytes;
   result["state_align"] = object.state_align;
   result["saved_bytes"] = object.saved_bytes;
+  result["weights"] = object.weights;
+  result["weight_bytes"] = object.weight_bytes;
   return result;
 }
 
@@ -80,7 +83,7 @@ std::vector<std::pair<std::string_view, std::vector<int64_t>>> outputs(const pac
 void init_packages(py::module_& m) {
   py::class_<packages::StepModel>(m, "StepModel", "A step with its states, weights and names, to be compiled.")
       .def(py::init(&step_model), py::arg("name"), py::arg("program"), py::arg("states"), py::arg("inputs"),
-           py::arg("weights"), py::arg("names"))
+           py::arg("weights"), py::arg("names"), py::arg("stored") = "f32")
       .def("compile", &compile, py::arg("target"), py::arg("assembly") = false)
       .def("outputs", &outputs, "Dtype and sizes of each output.");
   m.def(

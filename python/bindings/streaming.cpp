@@ -2,13 +2,12 @@
 
 #include "streaming/streaming.h"
 
-#include <ATen/ops/stack.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/bindings.h"
 #include "bindings/program.h"
-#include "operator/call.h"
+#include "bindings/stream_state.h"
 #include "streaming/stream.h"
 
 namespace py = pybind11;
@@ -30,36 +29,6 @@ void raise(const streaming::RefusedError& refused) {
   const py::object error = type(refused.what());
   if (refused.operation >= 0) error.attr("operation") = refused.operation;
   PyErr_SetObject(type.ptr(), error.ptr());
-}
-
-/// The step once. Results: the next states, then the outputs.
-std::vector<at::Tensor> run_chunk(const torch_operator::ProgramRef& step, std::vector<at::Tensor> states,
-                                  const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& constants) {
-  const at::NoGradGuard no_gradients;
-  states.insert(states.end(), inputs.begin(), inputs.end());
-  states.insert(states.end(), constants.begin(), constants.end());
-  return torch_operator::call(step, states);
-}
-
-/// The step for each of some chunks, one after the other. `inputs`: of those that have a time, the stack of all chunks.
-/// Results: the last states, then of each output the stack of all chunks.
-std::vector<at::Tensor> run_chunks(const torch_operator::ProgramRef& step, std::vector<at::Tensor> states,
-                                   const std::vector<std::pair<at::Tensor, bool>>& inputs,
-                                   const std::vector<at::Tensor>& constants, int64_t chunks) {
-  const at::NoGradGuard no_gradients;
-  const size_t count = states.size();
-  std::vector<std::vector<at::Tensor>> outputs;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    std::vector<at::Tensor> given;
-    for (const auto& [input, is_stack] : inputs) given.push_back(is_stack ? input.select(0, chunk) : input);
-    std::vector<at::Tensor> results = run_chunk(step, std::move(states), given, constants);
-    outputs.resize(results.size() - count);
-    for (size_t i = count; i < results.size(); ++i) outputs[i - count].push_back(std::move(results[i]));
-    results.resize(count);
-    states = std::move(results);
-  }
-  for (const std::vector<at::Tensor>& each : outputs) states.push_back(at::stack(each));
-  return states;
 }
 
 }  // namespace
@@ -96,24 +65,15 @@ void init_streaming(py::module_& m) {
       .def_property_readonly(
           "outputs", [](const Streamed& s) { return as_list(s.outputs); },
           "Of each output (dim of its time or None, elements of a chunk, lag in elements).");
-  m.def(
-      "run_chunk",
-      [](const Program& step, std::vector<at::Tensor> states, const std::vector<at::Tensor>& inputs,
-         const std::vector<at::Tensor>& constants) {
-        const torch_operator::ProgramRef called = step.called();
-        const py::gil_scoped_release no_gil;
-        return run_chunk(called, std::move(states), inputs, constants);
-      },
-      py::arg("step"), py::arg("states"), py::arg("inputs"), py::arg("constants"));
-  m.def(
-      "run_chunks",
-      [](const Program& step, std::vector<at::Tensor> states, const std::vector<std::pair<at::Tensor, bool>>& inputs,
-         const std::vector<at::Tensor>& constants, int64_t chunks) {
-        const torch_operator::ProgramRef called = step.called();
-        const py::gil_scoped_release no_gil;
-        return run_chunks(called, std::move(states), inputs, constants, chunks);
-      },
-      py::arg("step"), py::arg("states"), py::arg("inputs"), py::arg("constants"), py::arg("chunks"));
+  py::class_<StreamState>(m, "StreamState", "The state of a stream between its steps (bindings/stream_state.h).")
+      .def(py::init<const Program&, std::vector<at::Tensor>>(), py::arg("step"), py::arg("states"))
+      .def("set", &StreamState::set, py::arg("states"), py::call_guard<py::gil_scoped_release>(),
+           "Goes on from these states.")
+      .def("get", &StreamState::get, py::call_guard<py::gil_scoped_release>(), "Copies of the states, in order.")
+      .def("run_chunk", &StreamState::run_chunk, py::arg("inputs"), py::arg("constants"),
+           py::call_guard<py::gil_scoped_release>(), "The step once: its outputs.")
+      .def("run_chunks", &StreamState::run_chunks, py::arg("inputs"), py::arg("constants"), py::arg("chunks"),
+           py::call_guard<py::gil_scoped_release>(), "The step for each of some chunks: stacks of its outputs.");
   m.def(
       "stream",
       [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay, int64_t group,

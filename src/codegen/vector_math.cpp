@@ -254,13 +254,23 @@ constexpr double kSigmoidLow = -105, kSigmoidHigh = 20;  // here sigmoid is 0, o
 constexpr int kLittle = -32;
 constexpr double kLittlePower = 0x1p-32;
 
+/// r + r^2 P(r) for a P of degree 4. What waits for something here waits for four operations, which are five by
+/// Estrin's scheme; there is one more in all.
+Value* expm1_soon(IRBuilder<>& b, Value* r, std::span<const double, 5> p) {
+  Value* square = b.CreateFMul(r, r);
+  Value* low = fma(b, fma(b, number(r, p[3]), r, number(r, p[4])), square, r);
+  Value* high = fma(b, number(r, p[0]), square, fma(b, number(r, p[1]), r, number(r, p[2])));
+  return fma(b, high, b.CreateFMul(square, square), low);
+}
+
 /// 2^-32 / (2^-32 + 2^(n - 32) exp(r)) with -x = n ln 2 + r: a subnormal result is rounded once, by the division.
-Value* sigmoid_by_quotient(IRBuilder<>& b, Value* x) {
-  x = b.CreateFNeg(at_least(b, at_most(b, x, kSigmoidHigh), kSigmoidLow));
-  const auto [shifted, n] = nearest_power(b, x, kFormat32, kFormat32.bias + kLittle);
+/// `soon`: in more operations of which fewer wait for each other.
+Value* sigmoid_by_quotient(IRBuilder<>& b, Value* x, bool soon = false) {
+  x = at_least(b, at_most(b, x, kSigmoidHigh), kSigmoidLow);
+  const auto [shifted, n] = nearest_power(b, x, kFormat32, kFormat32.bias + kLittle, -kLog2e);
   Value* power = power_of_f32(b, shifted);
-  Value* r = remainder(b, x, n, kFormat32);
-  Value* p = fma(b, estrin(b, r, kExpOfRest), b.CreateFMul(r, r), r);
+  Value* r = remainder(b, b.CreateFNeg(x), n, kFormat32);
+  Value* p = soon ? expm1_soon(b, r, kExpOfRest) : fma(b, estrin(b, r, kExpOfRest), b.CreateFMul(r, r), r);
   Value* little = number(x, kLittlePower);
   return b.CreateFDiv(little, fma(b, power, p, b.CreateFAdd(power, little)));
 }
@@ -388,6 +398,10 @@ Value* emit_tanh(IRBuilder<>& b, Value* x, bool coarse) {
   // NaN is near: added to an exponent it could become a number.
   return b.CreateSelect(b.CreateFCmpOGE(size, number(x, 0.625)), far, near);
 }
+
+Value* emit_sigmoid_alone(IRBuilder<>& b, Value* x) { return sigmoid_by_quotient(b, x, true); }
+
+Value* emit_tanh_alone(IRBuilder<>& b, Value* x) { return tanh_by_quotient(b, x); }
 
 Value* emit_expm1(IRBuilder<>& b, Value* x) {
   return b.CreateFMul(emit_tanh(b, b.CreateFMul(x, number(x, 0.5))), b.CreateFAdd(emit_exp(b, x), number(x, 1.0)));

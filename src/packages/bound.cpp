@@ -64,10 +64,15 @@ void copy_results(ir::Program& program, size_t states) {
     return std::ranges::find(kViews, maker->code) != std::end(kViews);
   };
   std::vector<ValueId> results = program.body.results;
+  std::map<ValueId, ValueId> copies;  // of which outputs may share one with a state
   for (size_t i = 0; i < results.size(); ++i) {
+    const ValueId given = results[i];
     const auto before = results.begin() + static_cast<std::ptrdiff_t>(std::min(i, states));
-    const bool twice = i < states && std::find(results.begin(), before, results[i]) != before;
-    if (twice || is_elsewhere(results[i])) results[i] = builder.unary(OpCode::kCopy, results[i]);
+    const bool twice = i < states && std::find(results.begin(), before, given) != before;
+    if (!twice && !is_elsewhere(given)) continue;
+    const auto known = copies.find(given);
+    results[i] = i >= states && known != copies.end() ? known->second : builder.unary(OpCode::kCopy, given);
+    copies.emplace(given, results[i]);
   }
   program.body.results = results;
 }

@@ -85,15 +85,20 @@ Value* Emitter::get_constant(ValueId value, const Place& place) {
   if (op != nullptr && op->code == OpCode::kConstant) return codegen::emit_constant(b_, *op, dtype(value), place.lanes);
   if (op != nullptr && op->code == OpCode::kBroadcast) return broadcast(*op, place);
   const auto key = std::pair(value, slack_);
-  const interpreter::Array& array = step_.constant(value);
-  const auto size = static_cast<size_t>(size_of(array.dtype));
-  if (!constants_.contains(key)) {
-    std::vector<std::byte> bytes = array.bytes;
-    bytes.resize(bytes.size() + static_cast<size_t>(slack_) * size);
-    const llvm::StringRef data(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    constants_[key] = global(llvm::ConstantDataArray::getString(b_.getContext(), data, false), "constant");
-  }
-  Buffer buffer{constants_.at(key), std::vector<int64_t>(array.sizes.size(), 1), array.dtype};
+  if (!constants_.contains(key)) constants_[key] = table(step_.constant(value));
+  return load_from(constants_.at(key), step_.constant(value), place);
+}
+
+/// A constant's elements in the object.
+llvm::GlobalVariable* Emitter::table(const interpreter::Array& array) {
+  std::vector<std::byte> bytes = array.bytes;
+  bytes.resize(bytes.size() + static_cast<size_t>(slack_ * size_of(array.dtype)));
+  const llvm::StringRef data(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return global(llvm::ConstantDataArray::getString(b_.getContext(), data, false), "constant");
+}
+
+Value* Emitter::load_from(llvm::GlobalVariable* table, const interpreter::Array& array, const Place& place) {
+  Buffer buffer{table, std::vector<int64_t>(array.sizes.size(), 1), array.dtype};
   for (size_t i = array.sizes.size(); i-- > 1;) buffer.strides[i - 1] = buffer.strides[i] * array.sizes[i];
   return load(buffer, place, array.sizes);
 }
@@ -123,7 +128,7 @@ Value* Emitter::elementwise(const Op& op, const Place& place) {
   const bool integers = to == DType::kI32 || to == DType::kI64;
   if (integers && (op.code == OpCode::kDiv || op.code == OpCode::kRem))
     return integer_division(op, operands[0], operands[1]);
-  return emit_without_library(b_, target_, op, from, to, operands);
+  return emit_without_library(b_, target_, op, from, to, operands, alone_);
 }
 
 Value* Emitter::broadcast(const Op& op, const Place& place) {

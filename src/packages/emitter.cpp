@@ -11,14 +11,20 @@ namespace weft::packages {
 using ir::ValueId;
 using llvm::Value;
 
-Emitter::Emitter(const Bound& step, const Tasks& tasks, const Target& target, llvm::Module& module)
+Emitter::Emitter(const Bound& step, const Tasks& tasks, const StoredWeights& weights, const Target& target,
+                 llvm::Module& module)
     : step_(step),
       program_(step.program()),
       tasks_(tasks),
+      weights_(weights),
       target_(target),
       module_(module),
       b_(module.getContext()),
-      index_(module.getDataLayout().getIntPtrType(module.getContext())) {}
+      index_(module.getDataLayout().getIntPtrType(module.getContext())) {
+  for (size_t task = 0; task < tasks.tasks.size(); ++task)
+    for (ValueId value : tasks.tasks[task].reads) last_reader_[value] = task;
+  for (ValueId result : program_.body.results) last_reader_[result] = tasks.tasks.size();
+}
 
 void Emitter::loop(int64_t count, int64_t step, const Body& body) {
   if (count <= step) {
@@ -100,6 +106,7 @@ Value* Emitter::splat(Value* value, unsigned lanes) {
 
 Value* Emitter::load(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes) {
   if (place.lane >= 0 && buffer.strides[static_cast<size_t>(place.lane)] != 1) return load_lanes(buffer, place, sizes);
+  if (buffer.dtype == DType::kI8) return load_weights(address(buffer, place.at), buffer.dtype, place.lanes, 1);
   llvm::Type* type = llvm::FixedVectorType::get(codegen::memory_type(b_, buffer.dtype), place.lanes);
   Value* loaded = b_.CreateAlignedLoad(type, address(buffer, place.at), llvm::Align(size_of(buffer.dtype)));
   return codegen::emit_from_memory(b_, loaded, buffer.dtype);
@@ -108,7 +115,8 @@ Value* Emitter::load(const Buffer& buffer, const Place& place, const std::vector
 /// Loads a vector element by element. Lanes behind the end of the dim repeat the last element.
 Value* Emitter::load_lanes(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes) {
   const auto dim = static_cast<size_t>(place.lane);
-  Value* all = llvm::PoisonValue::get(register_type(buffer.dtype, place.lanes));
+  const DType in_register = buffer.dtype == DType::kI8 ? DType::kF32 : buffer.dtype;  // weights: see load_weights
+  Value* all = llvm::PoisonValue::get(register_type(in_register, place.lanes));
   for (unsigned i = 0; i < place.lanes; ++i) {
     Place one{place.at, -1, 1};
     one.at[dim].offset += i;
@@ -156,9 +164,8 @@ unsigned Emitter::lanes_for(ValueId value) const {
   return lanes_for(dtype(value), shape.empty() ? 1 : shape.back());
 }
 
-/// Memory for a value with rows of `row` elements.
-Memory::Slot& Emitter::reserve(ValueId value, int64_t row) {
-  const std::vector<int64_t> shape = sizes(value);
+/// Memory for a value, which in memory has this shape, with rows of `row` elements.
+Memory::Slot& Emitter::reserve(ValueId value, const std::vector<int64_t>& shape, int64_t row) {
   Memory::Slot slot;
   slot.strides.resize(shape.size());
   int64_t count = shape.empty() ? 1 : std::max(row, shape.back());
@@ -168,8 +175,8 @@ Memory::Slot& Emitter::reserve(ValueId value, int64_t row) {
   }
   const int64_t align = std::max<int64_t>(target_.vector_bytes, 8);
   slot.bytes = (count * size_of(dtype(value)) + align - 1) / align * align;
-  slot.offset = memory_.bytes;
-  memory_.bytes += slot.bytes;
+  slot.offset = memory_.take(slot.bytes);
+  if (const auto argument = step_.argument(value); !argument || *argument >= step_.states()) scratch_.insert(value);
   return memory_.slots[value] = slot;
 }
 

@@ -103,20 +103,47 @@ class Functions {
 
   /// A state's elements between its place in memory, whose rows are padded, and the order of its shape.
   void copy_state(size_t number_of_state, Value* dense, Value* state, bool to_state) {
-    const auto& array = model_.states[number_of_state];
     const Memory::Slot& slot = memory_.slots.at(step_.program().body.args[number_of_state]);
-    const int64_t columns = array.sizes.empty() ? 1 : array.sizes.back(), size = size_of(array.dtype);
-    const int64_t rows = columns == 0 ? 0 : array.count() / columns;
-    const int64_t row = array.sizes.size() < 2 ? columns : slot.strides[slot.strides.size() - 2];
-    loop(number(rows), 1, [&](Value* r) {
-      loop(number(columns * size), 1, [&](Value* i) {
-        Value* in_state = b_.CreateAdd(b_.CreateMul(r, number(row * size)), b_.CreateAdd(i, number(slot.offset)));
-        Value* in_dense = b_.CreateAdd(b_.CreateMul(r, number(columns * size)), i);
-        Value* a = b_.CreateGEP(b_.getInt8Ty(), state, in_state);
-        Value* d = b_.CreateGEP(b_.getInt8Ty(), dense, in_dense);
-        Value *from = to_state ? d : a, *to = to_state ? a : d;
-        b_.CreateStore(b_.CreateLoad(b_.getInt8Ty(), from), to);
+    const Array& array = model_.states[number_of_state];
+    Value* in_state = number(slot.offset);
+    if (!slot.ring) return copy_dims(array, slot, 0, {dense, number(0)}, {state, in_state}, to_state);
+    const int64_t row = slot.strides[slot.ring->dim] * size_of(array.dtype);
+    if (to_state) {  // memory is clear: the window begins at row 0
+      copy_dims(array, slot, 0, {dense, number(0)}, {state, in_state}, true);
+      in_state = b_.CreateAdd(in_state, number(slot.ring->rows * row));
+    } else {
+      Value* first = b_.CreateAlignedLoad(b_.getInt32Ty(), at(state, slot.ring->first), llvm::Align(4));
+      in_state = b_.CreateAdd(in_state, b_.CreateMul(b_.CreateZExtOrTrunc(first, index_), number(row)));
+    }
+    copy_dims(array, slot, 0, {dense, number(0)}, {state, in_state}, to_state);
+  }
+
+  /// Memory, and an offset in it.
+  struct Side {
+    Value *base, *offset;
+  };
+  /// The elements of dims from `dim` on, byte by byte.
+  void copy_dims(const Array& array, const Memory::Slot& slot, size_t dim, Side dense, Side state, bool to_state) {
+    const int64_t size = size_of(array.dtype);
+    const auto inner = [&](Value* i, int64_t dense_stride, int64_t stride) {
+      return std::pair(Side{dense.base, b_.CreateAdd(dense.offset, b_.CreateMul(i, number(dense_stride)))},
+                       Side{state.base, b_.CreateAdd(state.offset, b_.CreateMul(i, number(stride)))});
+    };
+    if (dim + 1 < array.sizes.size()) {
+      int64_t count = size;
+      for (size_t i = dim + 1; i < array.sizes.size(); ++i) count *= array.sizes[i];
+      loop(number(array.sizes[dim]), 1, [&](Value* i) {
+        const auto [d, s] = inner(i, count, slot.strides[dim] * size);
+        copy_dims(array, slot, dim + 1, d, s, to_state);
       });
+      return;
+    }
+    loop(number((array.sizes.empty() ? 1 : array.sizes.back()) * size), 1, [&](Value* i) {
+      const auto [d, s] = inner(i, 1, 1);
+      Value* in_dense = b_.CreateGEP(b_.getInt8Ty(), d.base, d.offset);
+      Value* in_state = b_.CreateGEP(b_.getInt8Ty(), s.base, s.offset);
+      Value *from = to_state ? in_dense : in_state, *to = to_state ? in_state : in_dense;
+      b_.CreateStore(b_.CreateLoad(b_.getInt8Ty(), from), to);
     });
   }
 
@@ -302,6 +329,8 @@ uint64_t fingerprint_of(const StepModel& model) {
   uint64_t number = hash(0xcbf29ce484222325, text.data(), text.size());
   for (const Array& state : model.states) number = hash(number, state.bytes.data(), state.bytes.size());
   for (const Array& weight : model.weights) number = hash(number, weight.bytes.data(), weight.bytes.size());
+  const std::string_view stored = name_of(model.stored);
+  if (model.stored != DType::kF32) number = hash(number, stored.data(), stored.size());
   return number;
 }
 

@@ -82,7 +82,9 @@ Value* rounding(IRBuilder<>& b, OpCode code, Value* x) {
 }  // namespace
 
 Value* emit_without_library(IRBuilder<>& b, const Target& target, const ir::Op& op, DType from, DType to,
-                            std::span<Value* const> operands) {
+                            std::span<Value* const> operands, bool alone) {
+  if (alone && to == DType::kF32 && op.code == OpCode::kSigmoid) return codegen::emit_sigmoid_alone(b, operands[0]);
+  if (alone && to == DType::kF32 && op.code == OpCode::kTanh) return codegen::emit_tanh_alone(b, operands[0]);
   if (ir::traits_of(op.code).by_library && is_floating(to)) {
     Value* result = library_function(b, op.code, operands);
     return is_half(to) ? codegen::emit_round_to_half(b, result, to) : result;

@@ -134,7 +134,8 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
   codegen::set_vector_isa(module, {.avx512 = target.avx512, .f16c = target.f16c});
   const Bound step(model);
   const Tasks tasks = divide(step);
-  Emitter emitter(step, tasks, target, module);
+  const StoredWeights weights(step, model.stored);
+  Emitter emitter(step, tasks, weights, target, module);
   llvm::Function* function = emitter.emit_step(model.name + "_one_step");
   const Facts facts = emit_model(model, step, target, function, emitter.memory(), module);
   for (llvm::Function& each : module) {
@@ -149,6 +150,8 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
   object.state_bytes = facts.state_bytes;
   object.state_align = facts.state_align;
   object.saved_bytes = facts.saved_bytes;
+  object.weights = weights.count();
+  object.weight_bytes = weights.bytes();
   object.bytes = finish(module, *machine, assembly ? &object.assembly : nullptr);
   check_needs_nothing(object.bytes, target);
   return object;

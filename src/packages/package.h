@@ -15,6 +15,7 @@ struct Object {
   std::string assembly;      ///< where it was asked for
   uint64_t fingerprint = 0;  ///< of program and weights: the same for all targets
   int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
+  int64_t weights = 0, weight_bytes = 0;  ///< of products: how many, and bytes as they are stored, scales included
 };
 
 /// Compiles a step. The object exports `<name>_model_<target>` and, weakly, `<name>_model`, and needs nothing of

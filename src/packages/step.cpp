@@ -23,7 +23,10 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   memory_.bytes = std::max<int64_t>(target_.vector_bytes, 8);  // the model's number comes first
   place_states();
   stage_inputs();
-  for (const Task& task : tasks_.tasks) emit_task(task);
+  for (size_t task = 0; task < tasks_.tasks.size(); ++task) {
+    free_what_is_read_no_longer(task);
+    emit_task(tasks_.tasks[task]);
+  }
   current_.clear();
   known_.clear();
   computed_.clear();
@@ -32,13 +35,41 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   return function_;
 }
 
+/// Gives back the memory of values whose last reader comes before a task. States keep theirs.
+void Emitter::free_what_is_read_no_longer(size_t task) {
+  for (auto each = scratch_.begin(); each != scratch_.end();) {
+    const auto reader = last_reader_.find(*each);
+    if (reader != last_reader_.end() && reader->second >= task) {
+      ++each;
+      continue;
+    }
+    const Memory::Slot& slot = memory_.slots.at(*each);
+    memory_.give_back(slot.offset, slot.bytes);
+    each = scratch_.erase(each);
+  }
+}
+
 void Emitter::place_states() {
   for (size_t i = 0; i < step_.states(); ++i) {
     const ValueId state = program_.body.args[i];
+    if (const std::optional<Ring> ring = ring_of(step_, i)) {
+      place_ring(i, *ring);
+      continue;
+    }
     const std::vector<int64_t> shape = sizes(state);
     const int64_t lanes = lanes_for(state), columns = shape.empty() ? 1 : shape.back();
     buffers_[state] = in_state(state, reserve(state, (columns + lanes - 1) / lanes * lanes));
   }
+}
+
+/// Whether this step is one of those in which blocks go backwards: every second one since the state was made.
+Value* Emitter::is_backwards() {
+  if (backwards_ != nullptr) return backwards_;
+  direction_ = memory_.bytes;
+  memory_.bytes += std::max<int64_t>(target_.vector_bytes, 8);
+  Value* word =
+      b_.CreateAlignedLoad(b_.getInt32Ty(), b_.CreateGEP(b_.getInt8Ty(), state_, number(direction_)), llvm::Align(4));
+  return backwards_ = b_.CreateICmpNE(word, b_.getInt32(0));
 }
 
 /// Whether vectors of an input are read, of which the last may reach past its end. Products read single elements.
@@ -118,6 +149,10 @@ void Emitter::give_results() {
     if (memory_.slots.at(state).offset == memory_.slots.at(made).offset) continue;
     copy(buffers_.at(made), buffers_.at(state), sizes(state), dtype(state));
   }
+  end_turns();
+  if (backwards_ != nullptr)
+    b_.CreateAlignedStore(b_.CreateZExt(b_.CreateNot(backwards_), b_.getInt32Ty()),
+                          b_.CreateGEP(b_.getInt8Ty(), state_, number(direction_)), llvm::Align(4));
   if (end != nullptr) {
     b_.CreateBr(end);
     b_.SetInsertPoint(end);

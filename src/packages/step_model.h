@@ -16,6 +16,7 @@ struct StepModel {
   std::vector<ir::Type> inputs;            ///< of the step, without symbols
   std::vector<interpreter::Array> weights;
   std::vector<std::string> state_names, input_names, output_names;
+  DType stored = DType::kF32;  ///< of weights of products in f32 in the object: f32, or i8, bf16, f16 (StoredWeights)
 };
 
 }  // namespace weft::packages

@@ -1,5 +1,8 @@
 #include "packages/straighten.h"
 
+#include <map>
+#include <optional>
+
 #include "ir/builder.h"
 #include "passes/rewrite.h"
 
@@ -27,6 +30,8 @@ class Straightener {
         scan(op, map);
       else if (op.code == OpCode::kCond)
         cond(op, map);
+      else if (op.code == OpCode::kSlice)
+        slice(op, map);
       else
         builder_.block().ops.push_back(passes::clone(program_, op, map));
       check(builder_.block().ops.size() <= kMostOps,
@@ -60,6 +65,52 @@ class Straightener {
     for (size_t y = 0; y < ys.size(); ++y) map.set(scan.stacks[y], stack(ys[y], program_.type(scan.stacks[y])));
   }
 
+  /// A slice of a reshape becomes a reshape of a slice where the dim is one before, too: what a loop or a module
+  /// stacked and takes apart again is then what was stacked.
+  void slice(const Op& op, Substitution& map) {
+    const auto range = ir::constant_range(op);
+    ValueId value = map(op.operands[0]);
+    int64_t dim = op.attr<int64_t>("dim");
+    while (range) {
+      const Op* reshape = reshape_of(value);
+      const auto before = reshape == nullptr ? std::nullopt : same_dim(reshape->operands[0], value, dim);
+      if (!before) break;
+      value = reshape->operands[0];
+      dim = *before;
+    }
+    if (value == map(op.operands[0])) {
+      builder_.block().ops.push_back(passes::clone(program_, op, map));
+      return;
+    }
+    const ir::Shape shape = program_.type(op.results[0]).shape;
+    map.set(op.results[0], builder_.reshape(builder_.slice(value, dim, range->start, range->limit), shape));
+  }
+
+  /// The reshape that makes a value, or null.
+  const Op* reshape_of(ValueId value) {
+    const std::vector<Op>& ops = builder_.block().ops;
+    for (; indexed_ < ops.size(); ++indexed_)
+      if (ops[indexed_].code == OpCode::kReshape) reshapes_[ops[indexed_].results[0]] = indexed_;
+    const auto found = reshapes_.find(value);
+    return found == reshapes_.end() ? nullptr : &ops[found->second];
+  }
+
+  /// The dim of `before`, a value that was reshaped, that is a dim of the result: of the same size, behind as many
+  /// elements.
+  std::optional<int64_t> same_dim(ValueId before, ValueId after, int64_t dim) const {
+    const ir::Shape &from = program_.type(before).shape, &to = program_.type(after).shape;
+    const int64_t size = to[static_cast<size_t>(dim)].constant();
+    if (size == 1 || ir::element_count(to).constant() == 0) return std::nullopt;
+    int64_t wanted = 1, outer = 1;
+    for (int64_t i = 0; i < dim; ++i) wanted *= to[static_cast<size_t>(i)].constant();
+    for (size_t i = 0; i < from.size(); ++i) {
+      const int64_t here = from[i].constant();
+      if (outer == wanted && here == size) return static_cast<int64_t>(i);
+      outer *= here;
+    }
+    return std::nullopt;
+  }
+
   ValueId stack(const std::vector<ValueId>& steps, const ir::Type& type) {
     if (steps.empty()) return builder_.constant(0, type);
     ir::Shape one = type.shape;
@@ -89,6 +140,8 @@ class Straightener {
 
   ir::Program& program_;
   ir::Builder builder_;
+  size_t indexed_ = 0;                  // ops of which the reshapes are known
+  std::map<ValueId, size_t> reshapes_;  // their numbers
 };
 
 }  // namespace

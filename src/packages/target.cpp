@@ -25,6 +25,7 @@ constexpr Target kX86V3 = {
     .chains = 8,
     .rounds = true,
     .f16c = true,
+    .pairs = true,
 };
 constexpr Target kAarch64 = {
     .name = "aarch64",
@@ -50,6 +51,7 @@ constexpr Target kCortexM4 = {
     .registers = 24,
     .chains = 2,
     .rounds = false,
+    .f16c = true,
     .fixed_addresses = true,
     .hard_floats = true,
 };
@@ -93,7 +95,8 @@ constexpr Target kTargets[] = {
      .vector_bytes = 16,
      .registers = 16,
      .chains = 8,
-     .rounds = false},
+     .rounds = false,
+     .pairs = true},
     kX86V3,
     {.name = "x86-64-v4",
      .architecture = "x86_64",
@@ -106,7 +109,8 @@ constexpr Target kTargets[] = {
      .chains = 8,
      .rounds = true,
      .avx512 = true,
-     .f16c = true},
+     .f16c = true,
+     .pairs = true},
     kAarch64,
     {.name = "riscv64",
      .architecture = "riscv64",

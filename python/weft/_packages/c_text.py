@@ -10,8 +10,15 @@ from weft._packages.steps import Step
 TORCH_NAMES = {name: str(dtype).removeprefix("torch.") for dtype, name in DTYPES.items()}
 
 
-def header(name: str, step: Step, outputs: list[tuple[str, list[int]]], state_bytes: int, state_align: int) -> str:
-    """NAME.h; `outputs`: dtype and sizes of each."""
+def header(
+    name: str,
+    step: Step,
+    outputs: list[tuple[str, list[int]]],
+    state_bytes: int,
+    state_align: int,
+    quantize: str | None,
+) -> str:
+    """NAME.h. `outputs`: dtype and sizes of each. `quantize`: what weights are stored as, if as another type."""
     upper = name.upper()
     lines = [f"/* {name}: written by Weft. {_what(step)}"]
     tensors = [(f"inputs[{i}]", path, trees.describe(t)) for i, (path, t) in enumerate(step.inputs.items())]
@@ -21,6 +28,8 @@ def header(name: str, step: Step, outputs: list[tuple[str, list[int]]], state_by
         tensors.append((f"outputs[{i}]", path, f"{TORCH_NAMES[dtype]}[{','.join(map(str, sizes))}]{late}"))
     tensors += [(f"states[{i}]", path, trees.describe(t)) for i, (path, t) in enumerate(step.states.items())]
     lines += [f" *   {slot:12}{path} {kind}" for slot, path, kind in tensors]
+    if quantize is not None:
+        lines.append(f" * Weights of products are stored as {quantize}.")
     comment = "\n".join(lines) + "\n */"
     chunk = ""
     if step.lags is not None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from weft import _C, formats
-from weft._packages.package import package
+from weft._packages.package import STORED, package
 from weft.formats import FormatError
 from weft.formats._beside import unused_text
 from weft.formats._options import named_values
@@ -60,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--allow-unused", action="store_true", help="even if parameters in a layer's module are not used"
     )
+    parser.add_argument(
+        "--quantize",
+        metavar="TYPE",
+        choices=list(STORED),
+        help=f"store the weights of products as one of {', '.join(STORED)}",
+    )
     parser.add_argument("--assembly", action="store_true", help="write the machine code as text, too")
     return parser
 
@@ -82,7 +88,13 @@ def _package(arguments: argparse.Namespace) -> None:
     rows = () if arguments.batch is None else (arguments.batch,)
     example = torch.zeros(1, *rows, module.input_size, dtype=module.weight_ih_l0.dtype)
     folder = package(
-        module, example, arguments.output, targets=arguments.target, name=arguments.name, assembly=arguments.assembly
+        module,
+        example,
+        arguments.output,
+        targets=arguments.target,
+        name=arguments.name,
+        assembly=arguments.assembly,
+        quantize=arguments.quantize,
     )
     for note in source.notes:
         print(f"note: {note}")

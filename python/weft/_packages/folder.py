@@ -29,6 +29,8 @@ class Object:
     state_bytes: int
     state_align: int
     saved_bytes: int
+    weights: int  #: of products
+    weight_bytes: int  #: of these as they are stored, with their scales
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Contents:
     step: Step
     objects: dict[str, Object]  #: by target
     outputs: list[tuple[str, list[int]]]  #: dtype and sizes of each
+    quantize: str | None = None  #: what weights of products are stored as; None: as they are
 
     @property
     def state_bytes(self) -> int:
@@ -65,7 +68,9 @@ def write(path: Path, contents: Contents) -> None:
         text = importlib.resources.files("weft._packages").joinpath(file).read_text()
         (path / file).write_text(text)
     (path / f"{name}.h").write_text(
-        c_text.header(name, contents.step, contents.outputs, contents.state_bytes, contents.state_align)
+        c_text.header(
+            name, contents.step, contents.outputs, contents.state_bytes, contents.state_align, contents.quantize
+        )
     )
     (path / f"{name}.hpp").write_text(c_text.cpp_header(name))
     (path / "example.c").write_text(c_text.example(name, contents.step))
@@ -145,6 +150,11 @@ def _facts(contents: Contents) -> dict[str, object]:
         "states": tensors(contents.step.states),
         **({} if contents.step.lags is None else {"chunk": contents.step.chunk, "lags": contents.step.lags}),
         "saved_bytes": first.saved_bytes,
+        "weights": {
+            "stored_as": contents.quantize or "as given",
+            "count": first.weights,
+            "bytes": first.weight_bytes,
+        },
         "targets": {
             target: {
                 "object": f"{contents.name}.{target}.o",

@@ -28,6 +28,7 @@ def package(
     assembly: bool = False,
     time: Time = None,
     delay: int = 0,
+    quantize: str | None = None,
 ) -> Path:
     """Writes a trained recurrence as object files with a C header, which need no Python, no PyTorch, no Weft. ::
 
@@ -58,32 +59,36 @@ def package(
             With it a function is such a model, too, and a module whose example is a tuple of two no step.
         delay: of such a model how many steps a result may lag behind the inputs that it needs; NAME.json has the lag of
             each output.
+        quantize: "int8", "bfloat16" or "float16": the type in which the objects store the float32 weights of products,
+            which are rounded to it (int8 as by weft.quantize, with a float32 scale for each output). Steps widen them
+            in registers and compute in float32; biases, states and all else stay as they are.
 
     Returns:
         The folder.
 
     Raises:
         TypeError: `model` is nothing that has steps, or `example` isn't one of it.
-        ValueError: an unknown target, or a name that C can't have.
-        RuntimeError: the step can't be packaged, or the model can't be a step; which operation of it, and why.
+        ValueError: an unknown target or type of weights, or a name that C can't have.
+        RuntimeError: the step can't be packaged, or the model can't be a step; which operation of it, and why. Or its
+            weights can't be stored as `quantize` says: they are of float64, not finite, too large, or there are none.
     """
     path = Path(output)
     prefix = path.name if name is None else name
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
         raise ValueError(f"{WHAT}: {prefix!r} is no name in C, which the package's functions begin with: give another")
-    wanted = _targets(targets)
+    wanted, stored = _targets(targets), _stored(quantize)
     if _is_over_time(model, example, time):
         step = step_of_model(model, example, 1 if time is None else time, delay)
     else:
         step = _given_step(model, example)
-    compiled = step.model(prefix)
+    compiled = step.model(prefix, stored)
     try:
         outputs = compiled.outputs()
         objects = {target: folder.Object(**compiled.compile(target, assembly)) for target in wanted}
     except RuntimeError as error:
         raise_if_internal(error)
         raise RuntimeError(_with_place(str(error), step)) from None
-    folder.write(path, folder.Contents(prefix, step, objects, outputs))
+    folder.write(path, folder.Contents(prefix, step, objects, outputs, quantize))
     return path
 
 
@@ -112,6 +117,20 @@ def _with_place(message: str, step: Step) -> str:
     return f"{message[: found.end()]} {place}{message[found.end() :]}" if found and place else message
 
 
+#: What weights may be stored as, and the engine's names of these types.
+STORED = {"int8": "i8", "bfloat16": "bf16", "float16": "f16"}
+
+
+def _stored(quantize: str | None) -> str:
+    if quantize is None:
+        return "f32"
+    if quantize not in STORED:
+        names = ", ".join(map(repr, STORED))
+        hint = did_you_mean(quantize, list(STORED)) if isinstance(quantize, str) else ""
+        raise ValueError(f"{WHAT}: quantize should be one of {names} or None, got {quantize!r}{hint}")
+    return STORED[quantize]
+
+
 def _targets(given: str | Sequence[str] | None) -> list[str]:
     known = [name for name, _ in _C.package_targets()]
     names = [_C.package_host()] if given is None else [given] if isinstance(given, str) else list(given)
@@ -124,4 +143,4 @@ def _targets(given: str | Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-__all__ = ["package"]
+__all__ = ["STORED", "package"]

@@ -34,8 +34,9 @@ class Step:
     chunk: int = 1  #: of a model over time: how many of its steps a call is
     lags: list[int] | None = None  #: of its outputs: call c holds elements from c * those of a call - lag on
 
-    def model(self, name: str) -> _C.StepModel:
-        """To be compiled; `name` is an identifier of C."""
+    def model(self, name: str, stored: str = "f32") -> _C.StepModel:
+        """To be compiled; `name` is an identifier of C, `stored` the type in which weights of products lie in objects:
+        f32, i8, bf16 or f16."""
         return _C.StepModel(
             name,
             self.program,
@@ -43,6 +44,7 @@ class Step:
             [(_dtype(f"{WHAT}: {path}", tensor), list(tensor.shape)) for path, tensor in self.inputs.items()],
             [_as_bytes(f"{WHAT}: a tensor that the step reads", tensor) for tensor in self.weights],
             [list(self.states), list(self.inputs), self.outputs],
+            stored,
         )
 
 

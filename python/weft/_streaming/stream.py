@@ -33,7 +33,7 @@ class Stream:
             step.append(torch.Size(size for dim, size in enumerate(sizes) if dim != port.time))
         #: by whether the time's dim is left out
         self._shapes: dict[bool, list[torch.Size]] = {False: chunk, True: step if model.chunk == 1 else []}
-        self.reset()
+        self._state = _C.StreamState(model.step, model.initial)
 
     @property
     def chunk(self) -> int:
@@ -45,12 +45,12 @@ class Stream:
 
     def reset(self) -> None:
         """Before the first step."""
-        self._state = list(self.model.initial)
+        self._state.set(self.model.initial)
 
     @property
     def state(self) -> dict[str, Tensor]:
         """What is remembered, by name. It may be kept, saved, and set again."""
-        return dict(zip(self.model.states, self._state, strict=True))
+        return dict(zip(self.model.states, self._state.get(), strict=True))
 
     @state.setter
     def state(self, state: Mapping[str, Tensor]) -> None:
@@ -62,7 +62,16 @@ class Stream:
                     f"weft.stream: {name} of this model's state is {trees.describe(initial)}, "
                     f"not {trees.describe(tensor)}"
                 )
-        self._state = [tensor.contiguous() for tensor in state.values()]
+        self._state.set(list(state.values()))
+
+    def __copy__(self) -> Stream:
+        """A stream of its own that goes on from here."""
+        copied = Stream(self.model)
+        copied.state = self.state
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
+        return self.__copy__()
 
     def step(self, *inputs: Any) -> Any:
         """One chunk. Where that is one step, the time's dim may be left out, and then results have none either.
@@ -81,9 +90,7 @@ class Stream:
             tensors = list(inputs)
         shapes = self._shapes[False]
         given = [t.reshape(s) if short else t.contiguous() for t, s in zip(tensors, shapes, strict=True)]
-        results = _C.run_chunk(self.model.step, self._state, given, self.model.constants)
-        count = len(self._state)
-        self._state, results = results[:count], results[count:]
+        results = self._state.run_chunk(given, self.model.constants)
         if short:
             ports = zip(results, self.model.outputs, strict=True)
             results = [t if p.time is None or p.per_chunk != 1 else t.squeeze(p.time) for t, p in ports]
@@ -153,10 +160,8 @@ class Stream:
             (tensor.contiguous(), False) if port.time is None else (_stacked(tensor, port.time, chunks), True)
             for tensor, port in zip(inputs, self.model.inputs, strict=True)
         ]
-        results = _C.run_chunks(self.model.step, self._state, stacks, self.model.constants, chunks)
-        count = len(self._state)
-        self._state = results[:count]
-        return list(results[count:])
+        results: list[Tensor] = self._state.run_chunks(stacks, self.model.constants, chunks)
+        return results
 
 
 def _stacked(tensor: Tensor, time: int, chunks: int) -> Tensor:
