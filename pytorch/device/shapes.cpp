@@ -208,7 +208,7 @@ std::shared_ptr<const ViewShapes> compute_views(const Operator& op, at::ArrayRef
   }
   {
     const record::Aside aside;
-    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call);
+    record::call_on_meta(op.handle, call);
   }
   auto views = std::make_shared<ViewShapes>();
   for (const IValue& result : call) {

@@ -42,6 +42,7 @@
 #include <ATen/ops/digamma_meta_dispatch.h>
 #include <ATen/ops/div_meta_dispatch.h>
 #include <ATen/ops/elu_meta_dispatch.h>
+#include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq_meta_dispatch.h>
 #include <ATen/ops/erf_meta_dispatch.h>
@@ -104,6 +105,7 @@
 #include <ATen/ops/tanh_meta_dispatch.h>
 #include <ATen/ops/threshold_meta_dispatch.h>
 #include <ATen/ops/trunc_meta_dispatch.h>
+#include <ATen/ops/view_meta_dispatch.h>
 
 #include "record/kernel_table.h"
 #include "record/meta_shapes.h"
@@ -267,6 +269,21 @@ FourTensors embedding_bag(const Tensor& weight, const Tensor& indices, const Ten
           mode == kMax ? counts({bags, columns}) : counts({bags})};
 }
 
+Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t, bool, bool) {
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  TORCH_CHECK(
+      indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
+      "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got ",
+      indices.toString(), " instead (while checking arguments for embedding)");
+  std::vector<int64_t> sizes(indices.sizes().begin(), indices.sizes().end());
+  sizes.push_back(weight.size(1));
+  return contiguous(sizes, weight.options());
+}
+
+Tensor clone(const Tensor& x, std::optional<at::MemoryFormat> format) {
+  return at::native::empty_like(x, {}, {}, {}, {}, format.value_or(at::MemoryFormat::Preserve));
+}
+
 void add_structured(Table& table) {
   table.add<Tensor(const Tensor&)>("neg", "", at::meta::neg);
   table.add<Tensor(const Tensor&)>("exp", "", at::meta::exp);
@@ -388,6 +405,10 @@ const Table& table = *[] {
   add_gradients(*all);
   add_selections(*all);
   all->add("cat", "", cat);
+  all->add("clone", "", clone);
+  all->add("embedding", "", embedding);
+  all->add("_unsafe_view", "", at::meta::view);
+  all->add("empty_like", "", at::native::empty_like);
   all->add("relu", "", like);
   all->add("abs", "", absolute);
   all->add("where", "self", where);

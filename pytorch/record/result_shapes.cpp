@@ -62,16 +62,6 @@ ResultShape shape_of(const at::Tensor& tensor) {
   return shape;
 }
 
-/// Leaves the results on the stack.
-void run_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
-  if (const c10::KernelFunction* kernel = meta_kernel(op.operator_name())) {
-    kernel->callBoxed(op, meta, &stack);
-  } else {
-    op.redispatchBoxed(meta, &stack);
-  }
-}
-
 /// For an operation that stores its only result in its first argument and leaves the argument's shape alone: the
 /// variant that makes a new tensor. Several Meta functions of operations in place copy numbers between devices.
 std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op) {
@@ -84,10 +74,10 @@ std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op
   return variant;
 }
 
-/// Does what run_on_meta does for an operation in place, by its out-of-place variant.
+/// Does what call_on_meta does for an operation in place, by its out-of-place variant.
 void store_on_meta(const c10::OperatorHandle& variant, torch::jit::Stack& stack) {
   const at::Tensor self = stack[0].toTensor();
-  run_on_meta(variant, stack);
+  call_on_meta(variant, stack);
   const at::Tensor& result = stack[0].toTensor();
   TORCH_CHECK(result.sizes() == self.sizes(), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
               result.sizes());
@@ -97,6 +87,15 @@ void store_on_meta(const c10::OperatorHandle& variant, torch::jit::Stack& stack)
 }
 
 }  // namespace
+
+void call_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
+  if (const c10::KernelFunction* kernel = meta_kernel(op.operator_name())) {
+    kernel->callBoxed(op, meta, &stack);
+  } else {
+    op.redispatchBoxed(meta, &stack);
+  }
+}
 
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   torch::jit::Stack stack;
@@ -113,7 +112,7 @@ ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IVa
     if (const auto variant = storing_variant(op)) {
       store_on_meta(*variant, stack);
     } else {
-      run_on_meta(op, stack);
+      call_on_meta(op, stack);
     }
   }
   ResultShapes shapes;

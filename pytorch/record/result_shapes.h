@@ -46,6 +46,9 @@ std::shared_ptr<const ResultShapes> find_shapes(const c10::OperatorHandle& op, a
 /// Keeps shapes, to be found by known_shapes.
 void remember_shapes(const std::vector<int64_t>& key, std::shared_ptr<const ResultShapes> shapes);
 
+/// Calls the operation's Meta kernel, in C++ where there is one, on Meta tensors. Its results replace the arguments.
+void call_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+
 /// As find_shapes, without the cache.
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments);
 

@@ -7,6 +7,7 @@
 #include "codegen/half.h"
 #include "codegen/library_math.h"
 #include "codegen/pointwise.h"
+#include "codegen/vector_math.h"
 
 namespace weft::packages {
 namespace {
