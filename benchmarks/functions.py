@@ -3,7 +3,8 @@
 Usage: functions.py [--batch 16] [--hidden 256] [--steps 50] [--rounds 15] [--training] [--functions sin gelu ...]
 
 The step is h = f(h * w + x). Prints a row a function: milliseconds of the loop and of weft.scan on one thread (medians,
-taking turns in one process), their ratio, and the largest difference of the results by the largest of them. WEFT_ISA chooses registers.
+taking turns in one process), their ratio, and the largest difference of the results by the largest of them. WEFT_ISA
+chooses registers.
 """
 
 from __future__ import annotations
