@@ -224,8 +224,8 @@ using Emitter = Value* (*)(const Site&);
 /// emit() of a pointwise op; null for others. Casts and selects are emitted apart, since their operands differ in type.
 template <OpCode code, ir::OpTraits traits>
 constexpr Emitter emitter_of() {
-  constexpr bool is_apart = code == OpCode::kCast || code == OpCode::kSelect;
-  if constexpr (code == OpCode::kRem || (traits.codegen == ir::Codegen::kPointwise && !traits.by_library && !is_apart))
+  constexpr bool kIsApart = code == OpCode::kCast || code == OpCode::kSelect;
+  if constexpr (code == OpCode::kRem || (traits.codegen == ir::Codegen::kPointwise && !traits.by_library && !kIsApart))
     return &emit<code>;
   else
     return nullptr;

@@ -100,7 +100,7 @@ def read(path: str) -> list[Study]:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         studies = [Study(**each) for each in found["studies"]]
         for study in studies:
-            study.rows = [_row(row) for row in study.rows]  # type: ignore[arg-type]
+            study.rows = [row_from(row) for row in study.rows]  # type: ignore[arg-type]
     except OSError as error:
         raise StudyError(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError) as error:
@@ -108,7 +108,8 @@ def read(path: str) -> list[Study]:
     return studies
 
 
-def _row(found: dict[str, Any]) -> Row:
+def row_from(found: dict[str, Any]) -> Row:
+    """A row of its fields as JSON has them."""
     row = Row(**found)
     row.gains = [Gain(**gain) for gain in row.gains]  # type: ignore[arg-type]
     return row

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from weft.explanation._models import GROUPS
 from weft.explanation._study import to_markdown
-from weft.explanation._study_rows import Row, Study, StudyError, new_study, read, write
+from weft.explanation._study_rows import Row, Study, StudyError, new_study, read, row_from, write
 
 _LIMIT = 240.0  #: seconds for one model
 
@@ -103,4 +103,4 @@ def _one(command: list[str], group: str, name: str) -> Row:
         return Row(group, name, error=f"took longer than {_LIMIT:.0f} s")
     if done.returncode != 0:
         return Row(group, name, error=_reason(done.stderr) or f"ended with {done.returncode}")
-    return Row(group, name, **json.loads(done.stdout.splitlines()[-1]))
+    return row_from({"group": group, "name": name} | json.loads(done.stdout.splitlines()[-1]))

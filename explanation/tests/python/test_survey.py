@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from weft.explanation import _survey, _survey_worker
 from weft.explanation._habits import HABITS
 from weft.explanation._models import NotInstalled, makers
 from weft.explanation._study import to_markdown
-from weft.explanation._study_rows import Gain, Row, Study, StudyError, read, write
+from weft.explanation._study_rows import Gain, Row, Study, StudyError, read, row_from, write
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -161,10 +164,28 @@ def test_a_model_that_ships_with_weft_is_changed_too(capsys: pytest.CaptureFixtu
     """Its lines are those of what is looked at, not of the package."""
     options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
     assert _survey_worker.main(["habits", ".", "prints and logs", options]) == 0
-    found = Row("habits", "logs", **json.loads(capsys.readouterr().out.splitlines()[-1]))
+    line = capsys.readouterr().out.splitlines()[-1]
+    found = row_from({"group": "habits", "name": "logs"} | json.loads(line))
     assert found.causes == ["Failed to trace builtin operator"] and found.gains
-    assert found.causes[0] in Gain(**found.gains[0]).causes  # type: ignore[arg-type]
+    assert found.causes[0] in found.gains[0].causes
     assert len(found.lazy_causes) == 2 and "printed or logged" in found.lazy_causes[0], found.lazy_causes
+
+
+def test_the_page_of_a_run_is_that_of_its_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row with gains comes from a worker as JSON: the page of the run reads it as `--read` does."""
+    said = {"breaks": 1, "fx": 2, "compiled": 2e-3, "eager": 1e-3, "mended": 1e-3, "causes": ["a cause"]}
+    said |= {"gains": [dataclasses.asdict(Gain("a change", ["a cause"], 1e-3, 0.5, True))]}
+
+    def worker(command: list[str], **options: object) -> SimpleNamespace:
+        return SimpleNamespace(returncode=0, stderr="", stdout=json.dumps(["one"] if "--list" in command else said))
+
+    monkeypatch.setattr(subprocess, "run", worker)
+    kept, page = tmp_path / "rows.json", tmp_path / "page.md"
+    assert _survey.main(["--models", "habits", "--json", str(kept), "--output", str(page)]) == 0
+    assert "'a change'" in page.read_text()
+    assert page.read_text() == to_markdown(read(str(kept)))
 
 
 def test_no_models_make_no_figures() -> None:
