@@ -218,6 +218,30 @@ def _same_leaf(a: Any, b: Any) -> bool:
     return True
 
 
+def as_near(result: Any, reference: Any, exact: Any) -> bool:
+    """Whether each tensor of a result is as near to the exact one as the reference's is, at most ten times as far. The
+    reference's own distance must be rounding, which all of it together is if it is less than a twentieth in norm."""
+    found, known, wanted = (
+        [leaf.double() for leaf in pytree.tree_leaves(each) if isinstance(leaf, torch.Tensor)]
+        for each in (result, reference, exact)
+    )
+    if [leaf.shape for leaf in found] != [leaf.shape for leaf in wanted] or not wanted:
+        return False
+    if [leaf.shape for leaf in known] != [leaf.shape for leaf in wanted]:
+        return False
+    rounding, norm = (
+        sum(leaf.square().sum().item() for leaf in leaves) ** 0.5
+        for leaves in ([b - c for b, c in zip(known, wanted, strict=True)], wanted)
+    )
+    if not rounding <= norm / 20:
+        return False
+    return all(
+        bool((a - c).abs().max() <= 10 * (b - c).abs().max() + 1e-4 * c.abs().max())
+        for a, b, c in zip(found, known, wanted, strict=True)
+        if c.numel() > 0
+    )
+
+
 class Race:
     """Variants of a step that take turns, so that what slows the machine down slows all."""
 
