@@ -125,14 +125,21 @@ struct ScanCall {
     if (!carry.flatten(init.ptr()) || !xs.flatten(given.ptr()) || carry.has_none) return false;
     if (given.is_none() != xs.leaves.empty() || (xs.has_none && !given.is_none())) return false;
     if (steps.is_none() ? given.is_none() : !count) return false;
-    if (at::autocast::is_autocast_enabled(at::kCPU) ||
+    if (at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kPrivateUse1) ||
         !py::object(python->module_type.attr("__call__")).is(python->module_call) ||
-        !record::are_seen_by_none(carry.leaves) || !record::are_seen_by_none(xs.leaves))
+        !record::are_seen_by_none(carry.leaves) || !record::are_seen_by_none(xs.leaves) || !is_on_one_device())
       return false;
     if (!xs.leaves.empty() && xs.leaves[0].dim() == 0) return false;
     length = steps.is_none() ? xs.leaves[0].size(0) : *count;
     return length > 0 &&
            std::ranges::all_of(xs.leaves, [&](const at::Tensor& x) { return x.dim() > 0 && x.size(0) == length; });
+  }
+
+  /// Python has the error for tensors of several devices.
+  bool is_on_one_device() const {
+    const std::vector<at::Tensor>& any = carry.leaves.empty() ? xs.leaves : carry.leaves;
+    const auto is_there = [&](const at::Tensor& leaf) { return leaf.device() == any[0].device(); };
+    return any.empty() || (std::ranges::all_of(carry.leaves, is_there) && std::ranges::all_of(xs.leaves, is_there));
   }
 
   /// The arguments of the step: tensors without data.

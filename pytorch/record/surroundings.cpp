@@ -22,7 +22,7 @@ bool are_seen_by_none(const std::vector<at::Tensor>& tensors) {
     return false;
   for (auto key : {c10::DispatchKey::Tracer, c10::DispatchKey::FuncTorchDynamicLayerFrontMode})
     if (c10::impl::tls_is_dispatch_key_included(key)) return false;
-  return std::ranges::all_of(tensors, [](const at::Tensor& t) { return t.device().is_cpu() && is_plain(t); });
+  return std::ranges::all_of(tensors, is_plain);
 }
 
 bool are_nodes_watched() {

@@ -4,8 +4,8 @@
 
 namespace weft::record {
 
-/// Whether the tensors hold numbers on the CPU, and no mode, transform, trace or recording in this thread observes
-/// operations.
+/// Whether the tensors hold numbers on the CPU or on the device, and no mode, transform, trace or recording in this
+/// thread observes operations.
 bool are_seen_by_none(const std::vector<at::Tensor>& tensors);
 
 /// Whether this thread shows each node of autograd's graph to somebody as it is made

@@ -531,3 +531,31 @@ def test_what_is_kept_is_bounded() -> None:
         first = first or weakref.ref(scope["step"])
     gc.collect()
     assert first() is None
+
+
+def test_scans_of_the_devices_tensors_take_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their gradients; tensors of several devices and the device's autocast don't."""
+    scale = torch.rand(4, device="weft", requires_grad=True)
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.tanh(h * scale + x)
+        return h, h
+
+    h0, xs = H.to("weft"), xs_of(5).to("weft")
+    weft.scan(step, h0, xs)
+    for length in (5, 5, 7):
+        xs = xs_of(length)
+        with ways(monkeypatch) as longer:
+            last, ys = weft.scan(step, h0, xs.to("weft"))
+            (gradient,) = torch.autograd.grad(ys.sum(), scale)
+        assert not longer and last.device.type == ys.device.type == "weft"
+        on_cpu = scale.detach().cpu().requires_grad_()
+        _, expected = python_loop(lambda h, x, s=on_cpu: ((h := torch.tanh(h * s + x)), h), H, xs)
+        (wanted,) = torch.autograd.grad(expected.sum(), on_cpu)
+        torch.testing.assert_close(ys.detach().cpu(), expected.detach())
+        torch.testing.assert_close(gradient.cpu(), wanted)
+    with ways(monkeypatch) as longer:
+        weft.scan(step, H, xs.to("weft"))
+        with torch.autocast("weft", torch.bfloat16):
+            weft.scan(step, h0, xs.to("weft"))
+    assert len(longer) == 2
