@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "base/error.h"
+#include "codegen/float_ops.h"
 #include "codegen/pointwise.h"
 #include "codegen/vector_math.h"
 
@@ -14,29 +14,6 @@ namespace {
 using ir::OpCode;
 using llvm::IRBuilder;
 using llvm::Value;
-
-Value* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
-
-Value* absolute(IRBuilder<>& b, Value* x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
-
-Value* fma(IRBuilder<>& b, Value* x, Value* y, Value* z) {
-  return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
-}
-
-/// Horner's rule, the highest coefficient first.
-Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
-  Value* sum = number(x, coefficients[0]);
-  for (double c : coefficients.subspan(1)) sum = fma(b, sum, x, number(x, c));
-  return sum;
-}
-
-/// To the nearest integer, ties to even: adding 2^52 (2^23 in f32) leaves no bits behind the point.
-Value* round_even(IRBuilder<>& b, Value* x) {
-  Value* large = number(x, x->getType()->getScalarType()->isDoubleTy() ? 0x1p52 : 0x1p23);
-  Value* size = absolute(b, x);
-  Value* rounded = b.CreateFSub(b.CreateFAdd(size, large), large);
-  return b.CreateCopySign(b.CreateSelect(b.CreateFCmpOLT(size, large), rounded, size), x);
-}
 
 /// log(1 + x): the rounding of 1 + x is made good by x / ((1 + x) - 1).
 Value* log1p(IRBuilder<>& b, Value* x) {
@@ -220,8 +197,7 @@ Value* emit_wide(IRBuilder<>& b, OpCode code, Value* x, Value* y) {
 }  // namespace
 
 Value* emit_library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
-  if (code == OpCode::kErf) return narrow_erf(b, operands[0]);
-  if (code == OpCode::kLog1p) return narrow_log1p(b, operands[0]);
+  if (is_narrow(code)) return code == OpCode::kErf ? narrow_erf(b, operands[0]) : narrow_log1p(b, operands[0]);
   llvm::Type* narrow = operands[0]->getType();
   llvm::Type* wide = narrow->getWithNewType(b.getDoubleTy());
   Value* x = b.CreateFPExt(operands[0], wide);

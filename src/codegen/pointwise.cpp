@@ -12,6 +12,7 @@ namespace weft::codegen {
 namespace {
 
 using ir::OpCode;
+using llvm::CmpInst;
 using llvm::IRBuilder;
 using llvm::Value;
 
@@ -171,17 +172,14 @@ Value* emit<OpCode::kAbs>(const Site& site) {
   return site.b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, site.x, site.b.getFalse());
 }
 
-template <>
-Value* emit<OpCode::kLt>(const Site& site) {
-  if (site.is_real) return site.b.CreateFCmpOLT(site.x, site.y);
-  return site.from == DType::kBool ? site.b.CreateICmpULT(site.x, site.y) : site.b.CreateICmpSLT(site.x, site.y);
+/// false is less than true.
+Value* ordered(const Site& site, CmpInst::Predicate real, CmpInst::Predicate of_bools, CmpInst::Predicate of_integers) {
+  if (site.is_real) return site.b.CreateFCmp(real, site.x, site.y);
+  return site.b.CreateICmp(site.from == DType::kBool ? of_bools : of_integers, site.x, site.y);
 }
 
-template <>
-Value* emit<OpCode::kLe>(const Site& site) {
-  if (site.is_real) return site.b.CreateFCmpOLE(site.x, site.y);
-  return site.from == DType::kBool ? site.b.CreateICmpULE(site.x, site.y) : site.b.CreateICmpSLE(site.x, site.y);
-}
+WEFT_EMIT(Lt, ordered(site, CmpInst::FCMP_OLT, CmpInst::ICMP_ULT, CmpInst::ICMP_SLT))
+WEFT_EMIT(Le, ordered(site, CmpInst::FCMP_OLE, CmpInst::ICMP_ULE, CmpInst::ICMP_SLE))
 
 Site exchanged(const Site& site) { return {site.b, site.from, site.y, site.x, site.coarse}; }
 

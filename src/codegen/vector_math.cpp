@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "codegen/float_ops.h"
 #include "codegen/isa.h"
 
 namespace weft::codegen {
@@ -15,19 +16,6 @@ using llvm::IRBuilder;
 using llvm::Value;
 
 bool is_double(Value* x) { return x->getType()->getScalarType()->isDoubleTy(); }
-
-Value* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
-
-Value* fma(IRBuilder<>& b, Value* x, Value* y, Value* z) {
-  return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
-}
-
-/// Horner's rule, the highest coefficient first.
-Value* polynomial(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
-  Value* sum = number(x, coefficients[0]);
-  for (double c : coefficients.subspan(1)) sum = fma(b, sum, x, number(x, c));
-  return sum;
-}
 
 /// The same, highest coefficient first, by Estrin's scheme: pairs of terms until three are left. As many operations
 /// (but for the powers of x), of which fewer wait for each other.
@@ -134,8 +122,6 @@ Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
   Value* power = power_of_two(b, half, format, type);
   return b.CreateFMul(fma(b, power, p, power), power_of_two(b, b.CreateSub(bits, half), format, type));
 }
-
-Value* absolute(IRBuilder<>& b, Value* x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
 
 /// min(x, limit), NaN staying NaN.
 Value* at_most(IRBuilder<>& b, Value* x, double limit) {

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "codegen/float_ops.h"
 #include "codegen/half.h"
 #include "codegen/library_math.h"
 #include "codegen/pointwise.h"
@@ -12,21 +13,10 @@
 namespace weft::packages {
 namespace {
 
+using codegen::absolute, codegen::number, codegen::round_even;
 using ir::OpCode;
 using llvm::IRBuilder;
 using llvm::Value;
-
-Value* number(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
-
-Value* absolute(IRBuilder<>& b, Value* x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
-
-/// To the nearest integer, ties to even: adding 2^52 (2^23 in f32) leaves no bits behind the point.
-Value* round_even(IRBuilder<>& b, Value* x) {
-  Value* large = number(x, x->getType()->getScalarType()->isDoubleTy() ? 0x1p52 : 0x1p23);
-  Value* size = absolute(b, x);
-  Value* rounded = b.CreateFSub(b.CreateFAdd(size, large), large);
-  return b.CreateCopySign(b.CreateSelect(b.CreateFCmpOLT(size, large), rounded, size), x);
-}
 
 Value* floor(IRBuilder<>& b, Value* x) {
   Value* nearest = round_even(b, x);
