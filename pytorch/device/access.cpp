@@ -89,22 +89,26 @@ class KnownReads {
  public:
   /// Null if the view has not been read yet.
   const std::vector<UnaryCall>* find(const LazyStorage& storage, const at::Tensor& tensor) {
+    spell(storage, tensor);
+    const auto found = reads_.find(words_);
+    return found == reads_.end() ? nullptr : &found->second;
+  }
+
+  void keep(const LazyStorage& storage, const at::Tensor& tensor, std::vector<UnaryCall> calls) {
+    if (reads_.size() >= kMost) reads_.clear();
+    spell(storage, tensor);  // again: recording may have read other views
+    reads_.emplace(words_, std::move(calls));
+  }
+
+ private:
+  void spell(const LazyStorage& storage, const at::Tensor& tensor) {
     words_.clear();
     words_.insert(words_.end(), {static_cast<int64_t>(storage.dtype()), tensor.storage_offset(),
                                  static_cast<int64_t>(storage.sizes().size())});
     for (const at::IntArrayRef each : {storage.sizes(), tensor.sizes(), tensor.strides()})
       words_.insert(words_.end(), each.begin(), each.end());
-    const auto found = reads_.find(words_);
-    return found == reads_.end() ? nullptr : &found->second;
   }
 
-  /// Keeps what was recorded for the view that was looked for last.
-  void keep(std::vector<UnaryCall> calls) {
-    if (reads_.size() >= kMost) reads_.clear();
-    reads_.emplace(words_, std::move(calls));
-  }
-
- private:
   static constexpr size_t kMost = 1U << 12U;
   std::unordered_map<std::vector<int64_t>, std::vector<UnaryCall>, record::WordsHash> reads_;
   std::vector<int64_t> words_;
@@ -122,8 +126,7 @@ ValueRef read_memory(const at::Tensor& tensor) {
   if (is_whole(storage, tensor)) return storage.contents();
   if (auto steps = find_steps(storage.sizes(), tensor.sizes(), tensor.strides(), tensor.storage_offset())) {
     const ValueRef contents = storage.contents(), value = follow(*steps, contents, tensor);
-    static_cast<void>(known_reads.find(storage, tensor));
-    known_reads.keep(calls_between(contents, value));
+    known_reads.keep(storage, tensor, calls_between(contents, value));
     return value;
   }
   const ValueRef flat = record_reshape(storage.contents(), {c10::multiply_integers(storage.sizes())});

@@ -20,6 +20,7 @@
 #include "device/storage.h"
 #include "device/views.h"
 #include "device/watched_runs.h"
+#include "record/argument_words.h"
 #include "record/recording_internal.h"
 
 namespace weft::device {
@@ -143,8 +144,7 @@ void copy_from(const Operator& op, Stack& stack) {
 void resize_to(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
   const at::Tensor self = arguments[0].toTensor();
-  std::vector<int64_t> sizes;
-  for (const auto& size : arguments[1].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
+  const auto sizes = record::integers_of(arguments[1]);
   for (int64_t size : sizes)
     TORCH_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", sizes);
   auto strides = record::dense_strides(sizes);
@@ -181,11 +181,13 @@ void set(const Operator& op, Stack& stack) {
     if (arguments.size() == 2) {
       impl->set_sizes_and_strides(at::IntArrayRef{elements}, at::IntArrayRef{1}, 0);
     } else {
-      std::vector<int64_t> sizes, strides;
-      for (const auto& size : arguments[3].toSymIntVector()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
-      for (const auto& stride : arguments[4].toSymIntVector()) strides.push_back(stride.guard_int(__FILE__, __LINE__));
-      if (strides.size() != sizes.size()) strides = record::dense_strides(sizes);
-      impl->set_sizes_and_strides(sizes, strides, arguments[2].toSymInt().guard_int(__FILE__, __LINE__));
+      const auto sizes = record::integers_of(arguments[3]), strides = record::integers_of(arguments[4]);
+      const int64_t offset = arguments[2].toSymInt().guard_int(__FILE__, __LINE__);
+      if (strides.size() == sizes.size()) {
+        impl->set_sizes_and_strides(sizes, strides, offset);
+      } else {
+        impl->set_sizes_and_strides(sizes, record::dense_strides(sizes), offset);
+      }
     }
   }
   put(stack, op.arguments(), {self});

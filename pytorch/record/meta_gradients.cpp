@@ -4,37 +4,22 @@
 #include <ATen/ops/_log_softmax_backward_data_meta_dispatch.h>
 #include <ATen/ops/_softmax_backward_data_meta_dispatch.h>
 #include <ATen/ops/_softmax_meta_dispatch.h>
-#include <ATen/ops/addmv_meta_dispatch.h>
-#include <ATen/ops/aminmax_meta_dispatch.h>
-#include <ATen/ops/bitwise_left_shift_meta_dispatch.h>
-#include <ATen/ops/bitwise_right_shift_meta_dispatch.h>
-#include <ATen/ops/bitwise_xor_meta_dispatch.h>
-#include <ATen/ops/cumprod_meta_dispatch.h>
 #include <ATen/ops/elu_backward_meta_dispatch.h>
 #include <ATen/ops/gelu_backward_meta_dispatch.h>
-#include <ATen/ops/glu_meta_dispatch.h>
 #include <ATen/ops/hardshrink_backward_meta_dispatch.h>
-#include <ATen/ops/hardshrink_meta_dispatch.h>
 #include <ATen/ops/hardsigmoid_backward_meta_dispatch.h>
-#include <ATen/ops/heaviside_meta_dispatch.h>
-#include <ATen/ops/isneginf_meta_dispatch.h>
-#include <ATen/ops/isposinf_meta_dispatch.h>
 #include <ATen/ops/leaky_relu_backward_meta_dispatch.h>
 #include <ATen/ops/logit_backward_meta_dispatch.h>
 #include <ATen/ops/mse_loss_meta_dispatch.h>
 #include <ATen/ops/nll_loss_backward_meta_dispatch.h>
 #include <ATen/ops/nll_loss_forward_meta_dispatch.h>
-#include <ATen/ops/prod_meta_dispatch.h>
 #include <ATen/ops/sigmoid_backward_meta_dispatch.h>
-#include <ATen/ops/signbit_meta_dispatch.h>
 #include <ATen/ops/silu_backward_meta_dispatch.h>
 #include <ATen/ops/smooth_l1_loss_meta_dispatch.h>
 #include <ATen/ops/softplus_backward_meta_dispatch.h>
 #include <ATen/ops/softshrink_backward_meta_dispatch.h>
-#include <ATen/ops/softshrink_meta_dispatch.h>
 #include <ATen/ops/tanh_backward_meta_dispatch.h>
 #include <ATen/ops/threshold_backward_meta_dispatch.h>
-#include <ATen/ops/xlogy_meta_dispatch.h>
 
 #include <array>
 
@@ -89,24 +74,12 @@ void add_gradients(KernelTable& table) {
                                                                            at::meta::_log_softmax_backward_data);
   table.add<Tensor(const Tensor&, const Tensor&, int64_t, at::ScalarType)>("_softmax_backward_data", "",
                                                                            at::meta::_softmax_backward_data);
-  table.add<Tensor(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&, const at::Scalar&)>("addmv", "",
-                                                                                                       at::meta::addmv);
-  table.add<std::tuple<Tensor, Tensor>(const Tensor&, std::optional<int64_t>, bool)>("aminmax", "", at::meta::aminmax);
-  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_left_shift", "Tensor", at::meta::bitwise_left_shift);
-  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_right_shift", "Tensor", at::meta::bitwise_right_shift);
-  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_xor", "Tensor", at::meta::bitwise_xor);
-  table.add<Tensor(const Tensor&, int64_t, std::optional<at::ScalarType>)>("cumprod", "", at::meta::cumprod);
   table.add<Tensor(const Tensor&, const at::Scalar&, const at::Scalar&, const at::Scalar&, bool, const Tensor&)>(
       "elu_backward", "", at::meta::elu_backward);
   table.add<Tensor(const Tensor&, const Tensor&, c10::string_view)>("gelu_backward", "", at::meta::gelu_backward);
-  table.add<Tensor(const Tensor&, int64_t)>("glu", "", at::meta::glu);
-  table.add<Tensor(const Tensor&, const at::Scalar&)>("hardshrink", "", at::meta::hardshrink);
   table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&)>("hardshrink_backward", "",
                                                                      at::meta::hardshrink_backward);
   table.add<Tensor(const Tensor&, const Tensor&)>("hardsigmoid_backward", "", at::meta::hardsigmoid_backward);
-  table.add<Tensor(const Tensor&, const Tensor&)>("heaviside", "", at::meta::heaviside);
-  table.add<Tensor(const Tensor&)>("isneginf", "", at::meta::isneginf);
-  table.add<Tensor(const Tensor&)>("isposinf", "", at::meta::isposinf);
   table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&, bool)>("leaky_relu_backward", "",
                                                                            at::meta::leaky_relu_backward);
   table.add<Tensor(const Tensor&, const Tensor&, std::optional<double>)>("logit_backward", "",
@@ -116,20 +89,16 @@ void add_gradients(KernelTable& table) {
                    const Tensor&)>("nll_loss_backward", "", at::meta::nll_loss_backward);
   table.add<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t, int64_t)>(
       "nll_loss_forward", "", at::meta::nll_loss_forward);
-  table.add<Tensor(const Tensor&, int64_t, bool, std::optional<at::ScalarType>)>("prod", "dim_int", at::meta::prod);
   table.add<Tensor(const Tensor&, const Tensor&)>("sigmoid_backward", "", at::meta::sigmoid_backward);
-  table.add<Tensor(const Tensor&)>("signbit", "", at::meta::signbit);
   table.add<Tensor(const Tensor&, const Tensor&)>("silu_backward", "", at::meta::silu_backward);
   table.add<Tensor(const Tensor&, const Tensor&, int64_t, double)>("smooth_l1_loss", "", at::meta::smooth_l1_loss);
   table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&, const at::Scalar&)>("softplus_backward", "",
                                                                                         at::meta::softplus_backward);
-  table.add<Tensor(const Tensor&, const at::Scalar&)>("softshrink", "", at::meta::softshrink);
   table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&)>("softshrink_backward", "",
                                                                      at::meta::softshrink_backward);
   table.add<Tensor(const Tensor&, const Tensor&)>("tanh_backward", "", at::meta::tanh_backward);
   table.add<Tensor(const Tensor&, const Tensor&, const at::Scalar&)>("threshold_backward", "",
                                                                      at::meta::threshold_backward);
-  table.add<Tensor(const Tensor&, const Tensor&)>("xlogy", "Tensor", at::meta::xlogy);
   table.add("mse_loss_backward", "", mse_loss_backward);
   table.add("embedding_dense_backward", "", embedding_dense_backward);
   table.add("slice_backward", "", slice_backward);

@@ -14,9 +14,11 @@
 #include <ATen/ops/addcdiv_meta_dispatch.h>
 #include <ATen/ops/addcmul_meta_dispatch.h>
 #include <ATen/ops/addmm_meta_dispatch.h>
+#include <ATen/ops/addmv_meta_dispatch.h>
 #include <ATen/ops/all_meta_dispatch.h>
 #include <ATen/ops/amax_meta_dispatch.h>
 #include <ATen/ops/amin_meta_dispatch.h>
+#include <ATen/ops/aminmax_meta_dispatch.h>
 #include <ATen/ops/any_meta_dispatch.h>
 #include <ATen/ops/argmax_meta_dispatch.h>
 #include <ATen/ops/argmin_meta_dispatch.h>
@@ -27,8 +29,11 @@
 #include <ATen/ops/atanh_meta_dispatch.h>
 #include <ATen/ops/baddbmm_meta_dispatch.h>
 #include <ATen/ops/bitwise_and_meta_dispatch.h>
+#include <ATen/ops/bitwise_left_shift_meta_dispatch.h>
 #include <ATen/ops/bitwise_not_meta_dispatch.h>
 #include <ATen/ops/bitwise_or_meta_dispatch.h>
+#include <ATen/ops/bitwise_right_shift_meta_dispatch.h>
+#include <ATen/ops/bitwise_xor_meta_dispatch.h>
 #include <ATen/ops/bmm_meta_dispatch.h>
 #include <ATen/ops/cat_meta_dispatch.h>
 #include <ATen/ops/ceil_meta_dispatch.h>
@@ -38,6 +43,7 @@
 #include <ATen/ops/copysign_meta_dispatch.h>
 #include <ATen/ops/cos_meta_dispatch.h>
 #include <ATen/ops/cosh_meta_dispatch.h>
+#include <ATen/ops/cumprod_meta_dispatch.h>
 #include <ATen/ops/cumsum_meta_dispatch.h>
 #include <ATen/ops/digamma_meta_dispatch.h>
 #include <ATen/ops/div_meta_dispatch.h>
@@ -59,9 +65,14 @@
 #include <ATen/ops/gather_meta_dispatch.h>
 #include <ATen/ops/ge_meta_dispatch.h>
 #include <ATen/ops/gelu_meta_dispatch.h>
+#include <ATen/ops/glu_meta_dispatch.h>
 #include <ATen/ops/gt_meta_dispatch.h>
+#include <ATen/ops/hardshrink_meta_dispatch.h>
 #include <ATen/ops/hardsigmoid_meta_dispatch.h>
+#include <ATen/ops/heaviside_meta_dispatch.h>
 #include <ATen/ops/hypot_meta_dispatch.h>
+#include <ATen/ops/isneginf_meta_dispatch.h>
+#include <ATen/ops/isposinf_meta_dispatch.h>
 #include <ATen/ops/le_meta_dispatch.h>
 #include <ATen/ops/leaky_relu_meta_dispatch.h>
 #include <ATen/ops/lerp_meta_dispatch.h>
@@ -85,6 +96,7 @@
 #include <ATen/ops/ne_meta_dispatch.h>
 #include <ATen/ops/neg_meta_dispatch.h>
 #include <ATen/ops/pow_meta_dispatch.h>
+#include <ATen/ops/prod_meta_dispatch.h>
 #include <ATen/ops/reciprocal_meta_dispatch.h>
 #include <ATen/ops/remainder_meta_dispatch.h>
 #include <ATen/ops/result_type.h>
@@ -93,11 +105,13 @@
 #include <ATen/ops/sgn_meta_dispatch.h>
 #include <ATen/ops/sigmoid_meta_dispatch.h>
 #include <ATen/ops/sign_meta_dispatch.h>
+#include <ATen/ops/signbit_meta_dispatch.h>
 #include <ATen/ops/silu_meta_dispatch.h>
 #include <ATen/ops/sin_meta_dispatch.h>
 #include <ATen/ops/sinc_meta_dispatch.h>
 #include <ATen/ops/sinh_meta_dispatch.h>
 #include <ATen/ops/softplus_meta_dispatch.h>
+#include <ATen/ops/softshrink_meta_dispatch.h>
 #include <ATen/ops/sqrt_meta_dispatch.h>
 #include <ATen/ops/sub_meta_dispatch.h>
 #include <ATen/ops/sum_meta_dispatch.h>
@@ -106,9 +120,11 @@
 #include <ATen/ops/threshold_meta_dispatch.h>
 #include <ATen/ops/trunc_meta_dispatch.h>
 #include <ATen/ops/view_meta_dispatch.h>
+#include <ATen/ops/xlogy_meta_dispatch.h>
 
 #include "record/kernel_table.h"
 #include "record/meta_shapes.h"
+#include "record/recording_internal.h"
 
 namespace weft::record {
 
@@ -121,10 +137,7 @@ using Table = KernelTable;
 }  // namespace
 
 Tensor contiguous(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
-  return at::empty_strided(sizes, strides, options);
+  return at::empty_strided(sizes, dense_strides(sizes), options);
 }
 
 namespace {
@@ -396,6 +409,22 @@ void add_structured(Table& table) {
   table.add<Tensor(const Tensor&, int64_t, bool)>("any", "dim", at::meta::any);
   table.add<std::tuple<Tensor, Tensor>(const Tensor&, int64_t, bool)>("max", "dim", at::meta::max);
   table.add<std::tuple<Tensor, Tensor>(const Tensor&, int64_t, bool)>("min", "dim", at::meta::min);
+  table.add<Tensor(const Tensor&, const Tensor&, const Tensor&, const at::Scalar&, const at::Scalar&)>("addmv", "",
+                                                                                                       at::meta::addmv);
+  table.add<std::tuple<Tensor, Tensor>(const Tensor&, std::optional<int64_t>, bool)>("aminmax", "", at::meta::aminmax);
+  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_left_shift", "Tensor", at::meta::bitwise_left_shift);
+  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_right_shift", "Tensor", at::meta::bitwise_right_shift);
+  table.add<Tensor(const Tensor&, const Tensor&)>("bitwise_xor", "Tensor", at::meta::bitwise_xor);
+  table.add<Tensor(const Tensor&, int64_t, std::optional<at::ScalarType>)>("cumprod", "", at::meta::cumprod);
+  table.add<Tensor(const Tensor&, int64_t)>("glu", "", at::meta::glu);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("hardshrink", "", at::meta::hardshrink);
+  table.add<Tensor(const Tensor&, const Tensor&)>("heaviside", "", at::meta::heaviside);
+  table.add<Tensor(const Tensor&)>("isneginf", "", at::meta::isneginf);
+  table.add<Tensor(const Tensor&)>("isposinf", "", at::meta::isposinf);
+  table.add<Tensor(const Tensor&, int64_t, bool, std::optional<at::ScalarType>)>("prod", "dim_int", at::meta::prod);
+  table.add<Tensor(const Tensor&)>("signbit", "", at::meta::signbit);
+  table.add<Tensor(const Tensor&, const at::Scalar&)>("softshrink", "", at::meta::softshrink);
+  table.add<Tensor(const Tensor&, const Tensor&)>("xlogy", "Tensor", at::meta::xlogy);
 }
 
 /// Made at load (base/fork.h).
