@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
@@ -70,3 +75,23 @@ def run(command: Sequence[str | Path], given: bytes | None = None) -> bytes:
         said = (done.stderr or done.stdout).decode(errors="replace").strip()
         raise RuntimeError(f"{Path(command[0]).name} ends with status {done.returncode}: {said}")
     return done.stdout
+
+
+def pipe(program: Path, x: Tensor) -> tuple[Tensor, str]:
+    """What a program makes of samples, [T], that it reads as floats, and what it says.
+
+    Raises:
+        RuntimeError: it fails; with what it says.
+    """
+    done = subprocess.run([str(program)], input=x.numpy().tobytes(), capture_output=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{program.name} ends with status {done.returncode}: {done.stderr.decode()}")
+    return torch.from_numpy(np.frombuffer(done.stdout, np.float32).copy()), done.stderr.decode().strip()
+
+
+def command_line(description: str | None, output: str, seconds: float) -> argparse.ArgumentParser:
+    """What all examples take: how long they train, and where they write."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=seconds, help="of training")
+    parser.add_argument("--output", type=Path, default=Path("out") / output)
+    return parser

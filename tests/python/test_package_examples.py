@@ -21,6 +21,8 @@ from packages.policy import run as policy
 from packages.rust import run as rust
 from packages.spotter import run as spotter
 
+from packages import toolchain
+
 
 def needs(*programs: str) -> None:
     missing = [each for each in programs if shutil.which(each) is None]
@@ -128,8 +130,8 @@ def test_the_denoiser_of_any_length(count: int, denoising: tuple[Path, dict[str,
     """A last frame that isn't full is as if zeros filled it."""
     output, _ = denoising
     x = torch.sin(torch.arange(1024) / 5) * (torch.arange(1024) < count)
-    whole, _ = denoiser.denoise(output / "denoise", x)
-    found, said = denoiser.denoise(output / "denoise", x[:count])
+    whole, _ = toolchain.pipe(output / "denoise", x)
+    found, said = toolchain.pipe(output / "denoise", x[:count])
     assert torch.equal(found, whole[:count])
     assert said.startswith(f"{-(-count // 128)} frames")
 
@@ -190,9 +192,9 @@ def test_rust(tmp_path: Path) -> None:
     needs("rustc", "cc")
     assert rust.run(tmp_path, most=20, hidden=8) <= rust.BOUND
     x = torch.randn(300)
-    whole, _ = rust.play(tmp_path / "pipe", x)
+    whole, _ = toolchain.pipe(tmp_path / "pipe", x)
     for count in (0, 1, 129):
-        assert torch.equal(rust.play(tmp_path / "pipe", x[:count])[0], whole[:count])
+        assert torch.equal(toolchain.pipe(tmp_path / "pipe", x[:count])[0], whole[:count])
     wrong = subprocess.run([tmp_path / "pipe", "--wrong"], capture_output=True, text=True, check=True).stderr
     assert wrong.splitlines() == [
         "the model takes 1 inputs, but got 0",

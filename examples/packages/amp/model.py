@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 
 import torch
+from packages.training import Training
 from torch import Tensor, nn
 
 import weft
@@ -84,27 +84,18 @@ def train(model: Amp, seconds: float, most: int | None = None) -> list[float]:
     part of the signal behind a filter that raises the treble (y[t] - 0.85 y[t - 1]), and that of its mean.
     """
     generator = torch.Generator().manual_seed(1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=4e-3)
-    losses: list[float] = []
-    begin, part = time.perf_counter(), 0.0
-    while part < 1:
+    training = Training(model, 4e-3, seconds, most)
+    while training.part() < 1:
         x = guitar(1.0, 24, generator)
         y = circuit(x)
         state = None
         for given, wanted in zip(x.split(1024), y.split(1024), strict=True):
-            spent = (time.perf_counter() - begin) / seconds
-            part = spent if most is None else max(spent, len(losses) / most)
-            if part >= 1:
+            if (part := training.part()) >= 1:
                 break
-            optimiser.param_groups[0]["lr"] = 4e-3 * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * part)))
             found, state = model.piece(given.t().unsqueeze(-1), state)
             found = found.squeeze(-1).t()
             bright = error_to_signal(found[1:] - 0.85 * found[:-1], wanted[1:] - 0.85 * wanted[:-1])
             loss = bright + (found.mean() - wanted.mean()).square() / wanted.square().mean().clamp(min=1e-9)
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimiser.step()
+            training.step(loss, part)
             state = (state[0].detach(), state[1].detach())
-            losses.append(loss.item())
-    return losses
+    return training.losses

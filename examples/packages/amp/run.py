@@ -7,7 +7,6 @@ trains for a minute, and leaves in out/amp the package, the program `player`, th
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import struct
 import sys
@@ -111,10 +110,8 @@ def run(output: Path, seconds: float = 60.0, most: int | None = None, hidden: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training")
+    parser = toolchain.command_line(__doc__, "amp", 60.0)
     parser.add_argument("--hidden", type=int, default=40, help="units of the LSTM")
-    parser.add_argument("--output", type=Path, default=Path("out/amp"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     run(options.output, options.seconds, hidden=options.hidden)

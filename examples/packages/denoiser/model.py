@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 
 import torch
+from packages.training import Training
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -132,20 +132,11 @@ def signal_to_noise(found: Tensor, clean: Tensor) -> Tensor:
 def train(model: Denoiser, seconds: float, most: int | None = None) -> list[float]:
     """Trains on two seconds of 16 sounds at once, for so many seconds or `most` times; negative decibels."""
     generator = torch.Generator().manual_seed(1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     pool = speech(2.048, 128, generator)
-    losses: list[float] = []
-    begin, part = time.perf_counter(), 0.0
-    while part < 1:
-        optimiser.param_groups[0]["lr"] = 3e-3 * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * part)))
+    training = Training(model, 3e-3, seconds, most)
+    for part in training.parts():
         clean = pool[torch.randint(len(pool), (16,), generator=generator)]
         found = model(noisy(clean, 20 * torch.rand(16, generator=generator) - 5, generator))
         loss = -signal_to_noise(found, clean).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        losses.append(loss.item())
-        spent = (time.perf_counter() - begin) / seconds
-        part = spent if most is None else max(spent, len(losses) / most)
-    return losses
+        training.step(loss, part)
+    return training.losses

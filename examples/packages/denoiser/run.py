@@ -7,14 +7,10 @@ trains for a minute, and leaves in out/denoiser the package and the program `den
 
 from __future__ import annotations
 
-import argparse
-import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 import weft
 
@@ -33,14 +29,6 @@ def build(output: Path) -> Path:
     package = output / "denoiser"
     flags = (f"-I{package}", str(package / "libdenoiser.a"))
     return toolchain.build(output / "denoise", [HERE / "denoise.c"], *flags)
-
-
-def denoise(program: Path, x: Tensor) -> tuple[Tensor, str]:
-    """What the program makes of samples, [T], and what it says."""
-    done = subprocess.run([str(program)], input=x.numpy().tobytes(), capture_output=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"denoise ends with status {done.returncode}: {done.stderr.decode()}")
-    return torch.from_numpy(np.frombuffer(done.stdout, np.float32).copy()), done.stderr.decode().strip()
 
 
 def run(output: Path, seconds: float = 60.0, most: int | None = None) -> dict[str, float]:
@@ -67,7 +55,7 @@ def run(output: Path, seconds: float = 60.0, most: int | None = None) -> dict[st
         whole = model(x)
     stream = weft.stream(model, example)
     parts = torch.cat([stream.run(part) for part in x.split(7 * stream.chunk, 1)], 1)
-    found, said = denoise(program, x[0])
+    found, said = toolchain.pipe(program, x[0])
     figures["stream_difference"] = (parts - whole).abs().max().item()
     figures["difference"] = (found - whole[0]).abs().max().item()
     figures["microseconds"] = float(said.split(",")[1].split()[0])
@@ -82,10 +70,7 @@ def run(output: Path, seconds: float = 60.0, most: int | None = None) -> dict[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training")
-    parser.add_argument("--output", type=Path, default=Path("out/denoiser"))
-    options = parser.parse_args()
+    options = toolchain.command_line(__doc__, "denoiser", 60.0).parse_args()
     torch.set_num_threads(1)
     run(options.output, options.seconds)
 

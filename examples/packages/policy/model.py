@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
-
 import torch
+from packages.training import Training
 from torch import Tensor, nn
 
 import weft
@@ -83,11 +81,8 @@ def train(policy: Policy, seconds: float, most: int | None = None) -> list[float
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         policy.normalise_as(episode(policy, *episodes(64, 20, generator))["seen"])
-    optimiser = torch.optim.Adam(policy.parameters(), lr=3e-3)
-    losses: list[float] = []
-    begin, part = time.perf_counter(), 0.0
-    while part < 1:
-        optimiser.param_groups[0]["lr"] = 3e-3 * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * part)))
+    training = Training(policy, 3e-3, seconds, most)
+    for part in training.parts():
         found = episode(policy, *episodes(64, 40 if part < 0.3 else 100 if part < 0.6 else 200, generator))
         cost = cost_of(found)
         to_come = torch.zeros_like(cost[0])
@@ -96,11 +91,5 @@ def train(policy: Policy, seconds: float, most: int | None = None) -> list[float
             to_come = each + 0.97 * to_come
             wanted.append(to_come)
         loss = cost.mean() + 0.01 * (found["value"] - torch.stack(wanted[::-1])).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(policy.parameters(), 0.3)
-        optimiser.step()
-        losses.append(cost.mean().item())
-        spent = (time.perf_counter() - begin) / seconds
-        part = spent if most is None else max(spent, len(losses) / most)
-    return losses
+        training.step(loss, part, told=cost.mean(), clip=0.3)
+    return training.losses

@@ -7,7 +7,6 @@ trains for a minute, and leaves in out/policy the package and the program `loop`
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -77,10 +76,7 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training")
-    parser.add_argument("--output", type=Path, default=Path("out/policy"))
-    options = parser.parse_args()
+    options = toolchain.command_line(__doc__, "policy", 60.0).parse_args()
     torch.set_num_threads(1)
     run(options.output, options.seconds)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 
 import torch
+from packages.training import Training
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -94,24 +94,15 @@ def train(model: Spotter, seconds: float, most: int | None = None) -> list[float
     """Trains on 32 words at once, for so many seconds or `most` times; the losses. What counts is the last frame, and
     half as much those of the last quarter."""
     generator = torch.Generator().manual_seed(1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=8e-3)
     labels = torch.randint(len(WORDS), (400 if most is None else 160,), generator=generator)
     pool = spoken(labels, generator)
-    losses: list[float] = []
-    begin, part = time.perf_counter(), 0.0
-    while part < 1:
-        optimiser.param_groups[0]["lr"] = 8e-3 * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * part)))
+    training = Training(model, 8e-3, seconds, most)
+    for part in training.parts():
         chosen = torch.randint(len(pool), (32,), generator=generator)
         louder = 10 ** (torch.rand(32, 1, generator=generator) - 0.7)
         scores = model(pool[chosen] * louder + 0.005 * torch.randn(32, RATE, generator=generator))
         late = scores[:, -25:].flatten(0, 1)
         loss = functional.cross_entropy(scores[:, -1], labels[chosen])
         loss = loss + 0.5 * functional.cross_entropy(late, labels[chosen].repeat_interleave(25))
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        losses.append(loss.item())
-        spent = (time.perf_counter() - begin) / seconds
-        part = spent if most is None else max(spent, len(losses) / most)
-    return losses
+        training.step(loss, part)
+    return training.losses

@@ -8,7 +8,6 @@ qemu-system-arm.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -107,10 +106,7 @@ def run(output: Path, seconds: float = 30.0, most: int | None = None, count: int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of training")
-    parser.add_argument("--output", type=Path, default=Path("out/spotter"))
-    options = parser.parse_args()
+    options = toolchain.command_line(__doc__, "spotter", 30.0).parse_args()
     torch.set_num_threads(1)
     run(options.output, options.seconds)
 
