@@ -5,6 +5,7 @@
 
 #include "base/settings.h"
 #include "engine/callbacks.h"
+#include "engine/program_cache.h"
 #include "ir/printer.h"
 #include "jit/jit.h"
 #include "passes/pass_runner.h"
@@ -16,22 +17,38 @@
 namespace weft::engine {
 namespace {
 
+/// A program that was lowered in this process. Its callbacks read it for as long as they may be called.
+struct Lowered {
+  explicit Lowered(ir::Program source) : fused(std::move(source)) {
+    passes::PassRunner runner(fused);
+    runner.run(passes::compile_pipeline());
+    runner.run(target.layout_passes());
+    runner.run_step(
+        "lower", [&] { schedule = planning::lower(fused, target); }, [&] { return write_lowered(schedule); });
+  }
+  Lowered(const Lowered&) = delete;
+  Lowered& operator=(const Lowered&) = delete;
+
+  ir::Program fused;  ///< after the passes, with the copies that lowering inserts
+  planning::CpuTarget target;
+  planning::Schedule schedule;  ///< points into `fused` and `target`
+};
+
 class Native : public Executable {
  public:
-  explicit Native(ir::Program program) : program_(std::move(program)), binder_(program_), fused_(program_) {
-    passes::PassRunner runner(fused_);
-    runner.run(passes::compile_pipeline());
-    runner.run(target_.layout_passes());
-    runner.run_step(
-        "lower", [&] { schedule_ = planning::lower(fused_, target_); }, [&] { return write_lowered(schedule_); });
-    jit::Compiled compiled = jit::compile(schedule_, dump_path());
-    from_cache_ = compiled.from_cache;
-    instructions_ = compiled.instructions;
-    code_ = std::move(compiled.code);
-    const auto count = static_cast<size_t>(schedule_.plan.stage_count);
+  explicit Native(ir::Program program) : program_(std::move(program)), binder_(program_) {
+    const std::string key = program_key(program_, planning::CpuTarget());
+    auto stored = settings().verify ? std::nullopt : load_program(key);
+    runtime::Plan plan = stored ? std::move(stored->plan) : compile(key);
+    if (stored) {
+      from_cache_ = true;
+      code_ = jit::link(stored->objects);
+    }
+    const auto count = static_cast<size_t>(plan.stage_count);
     runtime::StageCode code{std::vector<runtime::StageFunction>(count), std::vector<runtime::CallFunction>(count)};
-    link(schedule_.plan.stages, schedule_.body, code);
-    native_ = std::make_unique<runtime::NativeProgram>(plan_to_run(), std::move(code));
+    link(plan.stages, code);
+    if (lowered_) link_callbacks(plan.stages, lowered_->schedule.body, code);
+    native_ = std::make_unique<runtime::NativeProgram>(std::move(plan), std::move(code));
     internal_check(native_->plan().symbols == binder_.symbols(), "@{} has other symbols in its plan", program_.name);
   }
 
@@ -63,29 +80,59 @@ class Native : public Executable {
   std::string plan_text() const override { return runtime::write_plan(native_->plan()); }
 
  private:
-  /// The plan. Where passes are verified it is read back from its text, which shows that the text says all.
-  runtime::Plan plan_to_run() const {
-    if (!settings().verify) return schedule_.plan;
-    runtime::Plan plan = runtime::read_plan(runtime::write_plan(schedule_.plan));
-    internal_check(plan == schedule_.plan, "the plan of @{} is another one when it is read again", program_.name);
+  /// Lowers the program and generates its code, which are kept on disk under the key.
+  runtime::Plan compile(const std::string& key) {
+    auto lowered = std::make_unique<Lowered>(program_);
+    jit::Compiled compiled = jit::compile(lowered->schedule, dump_path());
+    from_cache_ = compiled.from_cache;
+    instructions_ = compiled.instructions;
+    code_ = std::move(compiled.code);
+    runtime::Plan plan = plan_to_run(lowered->schedule.plan);
+    if (has_callbacks(plan.stages)) {
+      lowered_ = std::move(lowered);
+      return plan;
+    }
+    if (settings().verify) check_stored(key, plan);
+    store_program(key, {plan, std::move(compiled.objects)});
     return plan;
   }
 
-  /// Finds the functions and callbacks that the stages of a block run, nested stages included.
-  void link(const std::vector<runtime::StagePlan>& stages, const planning::BlockSchedule& block,
-            runtime::StageCode& code) const {
+  /// The plan. Where passes are verified it is read back from its text, which shows that the text says all.
+  runtime::Plan plan_to_run(const runtime::Plan& made) const {
+    if (!settings().verify) return made;
+    runtime::Plan plan = runtime::read_plan(runtime::write_plan(made));
+    internal_check(plan == made, "the plan of @{} is another one when it is read again", program_.name);
+    return plan;
+  }
+
+  static bool is_callback(const runtime::StagePlan& stage) {
+    return stage.kind == runtime::StagePlan::Kind::kCall && std::holds_alternative<runtime::CallbackCall>(stage.call);
+  }
+
+  static bool has_callbacks(const std::vector<runtime::StagePlan>& stages) {
+    return std::ranges::any_of(stages, [](const runtime::StagePlan& stage) {
+      return is_callback(stage) || std::ranges::any_of(stage.control.regions, has_callbacks);
+    });
+  }
+
+  /// Finds the functions that the stages run, nested stages included.
+  void link(const std::vector<runtime::StagePlan>& stages, runtime::StageCode& code) const {
+    for (const runtime::StagePlan& stage : stages) {
+      if (stage.kind != runtime::StagePlan::Kind::kCall && stage.control.regions.empty())
+        code.functions[static_cast<size_t>(stage.index)] = code_->function(stage.symbol);
+      for (const auto& region : stage.control.regions) link(region, code);
+    }
+  }
+
+  /// Makes the callbacks of a block's stages, nested stages included.
+  void link_callbacks(const std::vector<runtime::StagePlan>& stages, const planning::BlockSchedule& block,
+                      runtime::StageCode& code) const {
     for (size_t i = 0; i < stages.size(); ++i) {
       const runtime::StagePlan& stage = stages[i];
       const ir::Op& op = *block.stages[i].ops[0];
-      const auto index = static_cast<size_t>(stage.index);
-      if (stage.kind == runtime::StagePlan::Kind::kCall) {
-        if (std::holds_alternative<runtime::CallbackCall>(stage.call))
-          code.callbacks[index] = make_callback(schedule_, op);
-      } else if (stage.control.regions.empty()) {
-        code.functions[index] = code_->function(stage.symbol);
-      }
+      if (is_callback(stage)) code.callbacks[static_cast<size_t>(stage.index)] = make_callback(lowered_->schedule, op);
       for (size_t k = 0; k < stage.control.regions.size(); ++k)
-        link(stage.control.regions[k], schedule_.controls.at(&op).blocks[k], code);
+        link_callbacks(stage.control.regions[k], lowered_->schedule.controls.at(&op).blocks[k], code);
     }
   }
 
@@ -97,9 +144,7 @@ class Native : public Executable {
 
   ir::Program program_;
   ir::Binder binder_;
-  ir::Program fused_;  ///< after the passes, with the copies that lowering inserts
-  planning::CpuTarget target_;
-  planning::Schedule schedule_;  // points into fused_ and target_
+  std::unique_ptr<const Lowered> lowered_;  ///< null if nothing calls back
   std::unique_ptr<jit::Code> code_;
   bool from_cache_ = false;
   int64_t instructions_ = 0;

@@ -132,14 +132,14 @@ class OrcCode : public Code {
   llvm::orc::JITDylib& library_;
 };
 
-std::unique_ptr<Code> link(const std::vector<Object>& objects) {
+std::unique_ptr<Code> link_objects(const std::vector<std::string>& objects) {
   static std::atomic<int64_t> serial{0};
   const std::lock_guard lock(linker_mutex);
   LLJIT& jit = session();
   auto& library = unwrap(jit.createJITDylib(fmt::format("program_{}", serial++)));
   library.addToLinkOrder(*jit.getJITDylibByName("weft_runtime"));
-  for (const Object& object : objects)
-    if (auto error = jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object.bytes))) {
+  for (const std::string& object : objects)
+    if (auto error = jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object))) {
       llvm::consumeError(jit.getExecutionSession().removeJITDylib(library));
       unwrap(std::move(error));
     }
@@ -156,11 +156,20 @@ Compiled compile(planning::Schedule& schedule, const std::string& dump) {
   // Before the keys are made, so that objects with and without announcements have different keys.
   if (kThreadSanitizer)
     for (const codegen::StageModule& each : modules) announce_accesses(*each.module, schedule.program->name);
-  const std::vector<Object> objects = compile_modules(std::move(modules), dump);
+  std::vector<Object> objects = compile_modules(std::move(modules), dump);
   result.from_cache = std::ranges::all_of(objects, &Object::from_cache);
-  for (const Object& object : objects) result.instructions += object.instructions;
-  result.code = link(objects);
+  for (Object& object : objects) {
+    result.instructions += object.instructions;
+    result.objects.push_back(std::move(object.bytes));
+  }
+  result.code = link_objects(result.objects);
   return result;
+}
+
+std::unique_ptr<Code> link(const std::vector<std::string>& objects) {
+  if (objects.empty()) return nullptr;
+  const ForkGate::Stay stay(compiler);
+  return link_objects(objects);
 }
 
 }  // namespace weft::jit

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "planning/schedule.h"
 
@@ -16,7 +17,8 @@ class Code {
 };
 
 struct Compiled {
-  std::unique_ptr<Code> code;
+  std::unique_ptr<Code> code;        ///< null if no stage is machine code
+  std::vector<std::string> objects;  ///< what `code` was linked from
   bool from_cache = false;
   int64_t instructions = 0;  ///< LLVM instructions handed to code generation
 };
@@ -25,5 +27,12 @@ struct Compiled {
 /// User's error with LLVM's message if LLVM refuses. `dump`: a path without ending, to which .ll, .opt.ll and .s are
 /// added; or empty.
 Compiled compile(planning::Schedule& schedule, const std::string& dump);
+
+/// Machine code from the objects of a program compiled before, by this build for this target; null if there are none.
+std::unique_ptr<Code> link(const std::vector<std::string>& objects);
+
+/// What machine code depends on beside its module, in words: versions, options, and LLVM's CPU and features for the
+/// active ISA.
+std::string code_options();
 
 }  // namespace weft::jit

@@ -57,13 +57,16 @@ uint64_t checksum(std::string_view bytes) {
   return hash;
 }
 
-std::string name_of(const std::string& key) { return fmt::format("{:016x}.o", checksum(key)); }
+std::string name_of(const std::string& key, Stored what) {
+  return fmt::format("{:016x}.{}", checksum(key), what == Stored::kModule ? 'o' : 'p');
+}
 
 /// Whether `name` is the name of an object or, if `temporary`, the temporary name of one, which is longer.
 bool is_object(std::string_view name, bool temporary) {
   constexpr size_t kDigits = 16;
   return name.size() >= kDigits + 2 && name.find_first_not_of("0123456789abcdef") == kDigits &&
-         name.substr(kDigits, 2) == ".o" && (name.size() > kDigits + 2) == temporary;
+         (name.substr(kDigits, 2) == ".o" || name.substr(kDigits, 2) == ".p") &&
+         (name.size() > kDigits + 2) == temporary;
 }
 
 std::string header_of(const std::string& key, std::string_view object) {
@@ -188,11 +191,11 @@ void make_room(const Descriptor& folder, int64_t stored) {
 
 }  // namespace
 
-std::optional<std::string> load_object(const std::string& key) {
+std::optional<std::string> load_object(const std::string& key, Stored what) {
   if (settings().cache_dir.empty()) return std::nullopt;
   Descriptor folder = open_folder();
   if (!folder) return std::nullopt;
-  const std::string bytes = read_file(folder, name_of(key));
+  const std::string bytes = read_file(folder, name_of(key, what));
   // The header's length varies with the digits of the object's size, so its end is found by the key.
   size_t end = bytes.find("\n" + key + "\n");
   if (end == std::string::npos) return std::nullopt;
@@ -201,7 +204,7 @@ std::optional<std::string> load_object(const std::string& key) {
   return object;
 }
 
-void store_object(const std::string& key, const std::string& object) {
+void store_object(const std::string& key, const std::string& object, Stored what) {
   if (settings().cache_dir.empty()) return;
   const std::string header = header_of(key, object);
   if (static_cast<int64_t>(header.size() + object.size()) > std::min(kMostBytes, settings().cache_bytes)) return;
@@ -209,7 +212,7 @@ void store_object(const std::string& key, const std::string& object) {
   make_folder(settings().cache_dir);
   Descriptor folder = open_folder();
   if (!folder) return;
-  const std::string name = name_of(key);
+  const std::string name = name_of(key, what);
   const std::string temporary = fmt::format("{}.{}.{}", name, ::getpid(), serial++);
   Descriptor file(
       ::openat(folder.number(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -1,9 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace weft::jit {
+
+/// What an object is of, which its file's ending tells.
+enum class Stored : uint8_t {
+  kModule,  ///< one module's machine code: .o
+  kProgram  ///< a plan with all objects of its program (engine/program_cache.h): .p
+};
 
 /// The object cache on disk: one file for each object, in settings().cache_dir. Objects are machine code, so nobody but
 /// the user may be able to put one there: folder and files must be the user's own and writable to nobody else. If they
@@ -19,7 +26,7 @@ namespace weft::jit {
 /// key and a checksum of the object: a damaged, foreign or colliding file is ignored.
 /// - Once for so many bytes stored, a process looks at the whole folder. It removes temporary files that are more than
 ///   an hour old, left by processes that died, and beyond settings().cache_bytes the least recently loaded objects.
-std::optional<std::string> load_object(const std::string& key);
-void store_object(const std::string& key, const std::string& object);
+std::optional<std::string> load_object(const std::string& key, Stored what);
+void store_object(const std::string& key, const std::string& object, Stored what);
 
 }  // namespace weft::jit

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/settings.h"
+#include "jit/jit.h"
 #include "jit/object_cache.h"
 #include "jit/target.h"
 #include "runtime/cores.h"
@@ -63,22 +64,28 @@ Object compile(llvm::Module& module, const std::string& dump) {
   return object;
 }
 
-/// The key of the object cache. It contains the module, so that a change of code generation never meets an old object;
-/// as bitcode, since LLVM takes six times as long to write its text.
-std::string cache_key(const llvm::Module& module) {
+}  // namespace
+
+std::string code_options() {
   const Target& target = target_of(runtime::active_isa());
-  return fmt::format("weft {} llvm {} pipeline {} without {}, {}, {} level {} fusion {} cpu {} features {}\n{}",
+  return fmt::format("weft {} llvm {} pipeline {} without {}, {}, {} level {} fusion {} cpu {} features {}",
                      WEFT_VERSION, LLVM_VERSION_STRING, kOptions.pipeline, kOptions.without,
                      kOptions.without_for_others, kOptions.without_in_few_registers, static_cast<int>(kOptions.level),
-                     static_cast<int>(kOptions.fusion), target.cpu, target.features, bitcode_of(module));
+                     static_cast<int>(kOptions.fusion), target.cpu, target.features);
 }
+
+namespace {
+
+/// The key of the object cache. It contains the module, so that a change of code generation never meets an old object;
+/// as bitcode, since LLVM takes six times as long to write its text.
+std::string cache_key(const llvm::Module& module) { return code_options() + "\n" + bitcode_of(module); }
 
 Object object_of(llvm::Module& module, const std::string& dump) {
   const std::string key = settings().cache_dir.empty() ? "" : cache_key(module);
-  if (auto found = dump.empty() ? load_object(key) : std::nullopt)
+  if (auto found = dump.empty() ? load_object(key, Stored::kModule) : std::nullopt)
     return {.bytes = *std::move(found), .from_cache = true};
   Object object = compile(module, dump);
-  store_object(key, object.bytes);
+  store_object(key, object.bytes, Stored::kModule);
   return object;
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "ir/program.h"
 #include "passes/pass_runner.h"
@@ -47,6 +48,10 @@ enum class OperandViews {
 class Target {
  public:
   virtual ~Target() = default;
+
+  /// All that choices depend on beside the program and the settings, in words: two targets with the same description
+  /// give a program the same plan.
+  virtual std::string description() const = 0;
 
   /// Passes that lay memory out as the target's kernels read it. They run after the passes for all targets.
   virtual std::span<const passes::Pass> layout_passes() const = 0;

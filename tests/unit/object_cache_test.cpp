@@ -28,17 +28,21 @@ class ObjectCache : public testing::Test {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     mutable_settings().cache_dir = (directory_ / "weft").string();
+    mutable_settings().verify = true;  // else programs are found whole (program_cache_test.cpp)
   }
   void TearDown() override {
     mutable_settings().cache_dir = before_;
     mutable_settings().cache_bytes = bytes_before_;
+    mutable_settings().verify = verify_before_;
     fs::remove_all(directory_);
   }
 
+  /// The files of the folder, but for those of whole programs.
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
     if (fs::exists(settings().cache_dir))
-      for (const auto& entry : fs::directory_iterator(settings().cache_dir)) found.push_back(entry.path());
+      for (const auto& entry : fs::directory_iterator(settings().cache_dir))
+        if (entry.path().extension() != ".p") found.push_back(entry.path());
     return found;
   }
 
@@ -86,6 +90,7 @@ class ObjectCache : public testing::Test {
   fs::path directory_;
   std::string before_;
   int64_t bytes_before_ = settings().cache_bytes;
+  bool verify_before_ = settings().verify;
 };
 
 std::string bytes_of(const fs::path& path) {
@@ -274,19 +279,19 @@ TEST_F(ObjectCache, DoesWithoutAnUnreadableFile) {
 TEST_F(ObjectCache, KeepsWhatWasReadLast) {
   const std::string object(1000, 'x');
   mutable_settings().cache_bytes = 5 * 1100;
-  for (int i = 0; i < 4; ++i) jit::store_object(fmt::format("key {}", i), object);
+  for (int i = 0; i < 4; ++i) jit::store_object(fmt::format("key {}", i), object, jit::Stored::kModule);
   ASSERT_EQ(files().size(), 4u);
   // A file system may tell times of a tick only.
   const struct timespec old[] = {{1000, 0}, {1000, 0}};
   for (const fs::path& file : files()) ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), old, 0), 0);
-  EXPECT_TRUE(jit::load_object("key 1"));
+  EXPECT_TRUE(jit::load_object("key 1", jit::Stored::kModule));
   std::ofstream(fs::path(settings().cache_dir) / "notes") << object << object;  // not ours
-  for (int i = 4; i < 8; ++i) jit::store_object(fmt::format("key {}", i), object);
-  EXPECT_TRUE(jit::load_object("key 1"));
-  for (int i = 4; i < 8; ++i) EXPECT_TRUE(jit::load_object(fmt::format("key {}", i))) << i;
+  for (int i = 4; i < 8; ++i) jit::store_object(fmt::format("key {}", i), object, jit::Stored::kModule);
+  EXPECT_TRUE(jit::load_object("key 1", jit::Stored::kModule));
+  for (int i = 4; i < 8; ++i) EXPECT_TRUE(jit::load_object(fmt::format("key {}", i), jit::Stored::kModule)) << i;
   EXPECT_EQ(files().size(), 6u);
-  jit::store_object("large", std::string(10000, 'x'));
-  EXPECT_FALSE(jit::load_object("large"));
+  jit::store_object("large", std::string(10000, 'x'), jit::Stored::kModule);
+  EXPECT_FALSE(jit::load_object("large", jit::Stored::kModule));
   EXPECT_EQ(files().size(), 6u);
 }
 
@@ -300,7 +305,7 @@ TEST_F(ObjectCache, SweepsTemporaryFilesOfTheDead) {
   const struct timespec old[] = {{1000, 0}, {1000, 0}};
   for (const std::string& name : {old_name, other})
     ASSERT_EQ(::utimensat(AT_FDCWD, (folder / name).c_str(), old, 0), 0);
-  jit::store_object("key", "object");
+  jit::store_object("key", "object", jit::Stored::kModule);
   EXPECT_FALSE(fs::exists(folder / old_name));
   EXPECT_TRUE(fs::exists(folder / new_name));  // somebody may be writing it
   EXPECT_TRUE(fs::exists(folder / other));

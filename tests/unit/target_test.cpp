@@ -23,6 +23,7 @@ using ir::OpCode;
 
 class CountingTarget : public Target {
  public:
+  std::string description() const override { return "counting"; }
   std::span<const passes::Pass> layout_passes() const override { return {}; }
   bool computes(DType dtype) const override { return dtype == DType::kF32; }
   int64_t lanes(DType) const override { return 3; }

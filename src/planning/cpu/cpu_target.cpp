@@ -1,5 +1,7 @@
 #include "planning/cpu/cpu_target.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/target.h"
@@ -71,6 +73,14 @@ CpuTarget::CpuTarget()
     : tile_rows_f32_(runtime::kernels(runtime::active_isa(), DType::kF32).tile_rows),
       tile_rows_f64_(runtime::kernels(runtime::active_isa(), DType::kF64).tile_rows),
       tile_rows_bf16_(runtime::pair_kernels(runtime::active_isa()).bf16_rows) {}
+
+std::string CpuTarget::description() const {
+  const runtime::Isa isa = runtime::active_isa();
+  return fmt::format("cpu {} byte products {} bf16 {} cores {} caches {} {}", runtime::name_of(isa),
+                     static_cast<int>(runtime::byte_products(isa)), runtime::has_bf16_instructions(),
+                     static_cast<int>(runtime::core_kind()), runtime::private_cache_bytes(),
+                     runtime::shared_cache_bytes());
+}
 
 std::span<const passes::Pass> CpuTarget::layout_passes() const { return kLayoutPasses; }
 

@@ -12,6 +12,7 @@ class CpuTarget : public Target {
   /// For the instruction set in use (runtime::active_isa).
   CpuTarget();
 
+  std::string description() const override;
   std::span<const passes::Pass> layout_passes() const override;
   bool computes(DType dtype) const override;
   int64_t lanes(DType dtype) const override;
