@@ -38,15 +38,17 @@ struct Backward {
   const Derivative& derivative() const { return program->derivative(wanted); }
 
   /// `saved`: derivative()'s saved inputs, saved outputs and residuals if `from_residuals`, else all inputs. Returns a
-  /// gradient for each input, undefined where none is wanted.
+  /// gradient for each input, undefined where none is wanted and where none gets to the input (GradientPaths).
   variable_list run(bool from_residuals, Tensors saved, const variable_list& gradients) const {
     const ProgramRef back = from_residuals ? derivative().backward : program->of_primals(wanted);
     size_t given = 0;
     const size_t inputs = saved.size() + program->signature().outputs().size();
-    std::vector<bool> absent;  // by input of the backward; empty where every gradient has arrived
+    std::vector<bool> absent;   // by input of the backward; empty where every gradient has arrived
+    std::vector<bool> arrived;  // by output
     for (const Signature::Tensor& output : program->signature().outputs()) {
       bool floating = is_floating(output.type.dtype);
       at::Tensor gradient = floating ? gradients[given++] : at::Tensor();
+      arrived.push_back(gradient.defined());
       if (!gradient.defined()) {
         if (floating) {
           absent.resize(inputs);
@@ -57,9 +59,12 @@ struct Backward {
       saved.push_back(std::move(gradient));
     }
     auto results = call(absent.empty() ? back : without(back, absent), saved);
+    const std::vector<bool> reached = program->gradient_paths().reached(arrived);
     variable_list by_input(wanted.size());
     for (size_t i = 0, result = 0; i < wanted.size(); ++i) {
-      if (wanted[i]) by_input[i] = std::move(results[result++]);
+      if (!wanted[i]) continue;
+      if (reached[i]) by_input[i] = std::move(results[result]);
+      ++result;
     }
     return by_input;
   }

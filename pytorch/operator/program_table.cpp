@@ -245,6 +245,17 @@ const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const
   return *derivatives_.try_emplace(wanted, std::move(derived)).first->second;
 }
 
+const passes::GradientPaths& CallProgram::gradient_paths() const {
+  {
+    std::lock_guard lock(lookup_mutex());
+    if (gradient_paths_) return *gradient_paths_;
+  }
+  auto paths = std::make_unique<const passes::GradientPaths>(*program_);
+  std::lock_guard lock(lookup_mutex());
+  if (!gradient_paths_) gradient_paths_ = std::move(paths);
+  return *gradient_paths_;
+}
+
 ProgramRef CallProgram::derive(Derived& known, const std::vector<bool>& inputs,
                                ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const {
   {

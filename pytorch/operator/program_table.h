@@ -11,6 +11,7 @@
 #include "engine/compile_ahead.h"
 #include "engine/engine.h"
 #include "operator/signature.h"
+#include "passes/differentiation/gradient_paths.h"
 #include "passes/differentiation/vjp.h"
 
 namespace weft::torch_operator {
@@ -51,6 +52,8 @@ class CallProgram {
   void compile_ahead() const;
   /// Derived at the first use of each `wanted`: for each input, whether its gradient is asked for.
   const Derivative& derivative(const std::vector<bool>& wanted) const;
+  /// Found at the first use.
+  const passes::GradientPaths& gradient_paths() const;
   /// The program of passes::vjp_of_primals.
   ProgramRef of_primals(const std::vector<bool>& wanted) const;
   /// The program of passes::jvp_of_primals.
@@ -72,6 +75,7 @@ class CallProgram {
   mutable std::atomic<bool> was_asked_for_ahead_{false};
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
+  mutable std::unique_ptr<const passes::GradientPaths> gradient_paths_;
   mutable Derived of_primals_, of_tangents_, without_cotangents_;
 };
 
