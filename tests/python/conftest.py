@@ -1,4 +1,4 @@
-"""Fixtures of the tests here."""
+"""Fixtures of the tests here. Modules that tests of several folders import are in the folder shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests here have; shared_fixtures.py is in tests/python."""
+"""What the tests here have; shared_fixtures.py is in tests/python/shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests here; shared_fixtures.py is in tests/python."""
+"""Fixtures of the tests here; shared_fixtures.py is in tests/python/shared."""
 
 from __future__ import annotations
 
