@@ -39,7 +39,7 @@ def export(model: nn.Module, inputs: tuple[Tensor, ...], dims: Any, **options: A
         return torch.onnx.export(model.eval(), inputs, dynamic_shapes=dims, dynamo=True, verbose=False, **options)
 
 
-def check(program: Any, model: Callable[..., Any], batches: list[tuple[Tensor, ...]]) -> set[str]:
+def check_onnx_runtime(program: Any, model: Callable[..., Any], batches: list[tuple[Tensor, ...]]) -> set[str]:
     """Checks that ONNX Runtime gives PyTorch's results; returns the operators of the file."""
     file = io.BytesIO()
     program.save(file)
@@ -74,7 +74,7 @@ def test_layers_of_any_length_and_batch(name: str, options: dict[str, Any]) -> N
     batch_first = options.get("batch_first", False)
     batches = [(torch.randn(*(reversed(size) if batch_first else size), 4),) for size in SIZES]
     program = export(model, batches[0], [{0: batch, 1: steps} if batch_first else {0: steps, 1: batch}])
-    assert name in check(program, model, batches)
+    assert name in check_onnx_runtime(program, model, batches)
 
 
 @pytest.mark.parametrize("name", ["GRU", "LSTM"])
@@ -84,13 +84,13 @@ def test_states_that_are_given(name: str) -> None:
     batches = [(torch.randn(*size, 4), *torch.randn(count, 2, size[1], 6).unbind()) for size in SIZES]
     steps, batch = Dim("T", min=1, max=99), Dim("B", min=1, max=99)
     program = export(model, batches[0], ({0: steps, 1: batch}, ({1: batch},) * count))
-    assert name in check(program, model, batches)
+    assert name in check_onnx_runtime(program, model, batches)
 
 
 def test_fixed_sizes_and_a_layer_in_the_middle() -> None:
     model = nn.Sequential(nn.Linear(4, 5), Model(nn.RNN(5, 6, batch_first=True)))
     x = torch.randn(3, 5, 4)
-    assert "RNN" in check(export(model, (x,), None), model, [(x,)])
+    assert "RNN" in check_onnx_runtime(export(model, (x,), None), model, [(x,)])
 
 
 @pytest.mark.parametrize("cell", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
@@ -98,7 +98,7 @@ def test_cells_with_a_free_batch(cell: type[nn.Module]) -> None:
     """The exporter has no translation for our operators, so they come apart, as without Weft."""
     model = cell(4, 6)
     batches = [(torch.randn(rows, 4),) for rows in (3, 8)]
-    check(export(model, batches[0], ({0: Dim("B", min=2, max=99)},)), model, batches)
+    check_onnx_runtime(export(model, batches[0], ({0: Dim("B", min=2, max=99)},)), model, batches)
 
 
 class Scanned(nn.Module):
@@ -118,7 +118,7 @@ def test_a_scan_is_onnx_scan() -> None:
     model, dims = Scanned().eval(), ({0: Dim("T", min=2, max=99), 1: Dim("B", min=2, max=99)},)
     batches = [(torch.randn(*size, 4),) for size in ((5, 3), (7, 2), (2, 9))]
     program = torch.export.export(model, batches[0], dynamic_shapes=dims, strict=True)
-    assert "Scan" in check(torch.onnx.export(program, verbose=False), model, batches)
+    assert "Scan" in check_onnx_runtime(torch.onnx.export(program, verbose=False), model, batches)
     with pytest.raises(torch.onnx.errors.OnnxExporterError, match="strict=True"):
         export(model, batches[0], dims)
 
@@ -137,7 +137,7 @@ def test_the_callers_translation_comes_first() -> None:
     table = {torch.ops.aten.gru.input: negated}
     x = torch.randn(5, 3, 4)
     program = export(Model(nn.GRU(4, 4)), (x,), None, custom_translation_table=table)
-    check(program, lambda x: (-x, torch.zeros(1, 3, 4)), [(x,)])
+    check_onnx_runtime(program, lambda x: (-x, torch.zeros(1, 3, 4)), [(x,)])
 
 
 # torch.export's own decompositions, with tables of PyTorch's, of nobody's and of the caller's

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import namedtuple
-from typing import Any
 
 import pytest
 import torch
+from oracles import assert_leaves_close, loop
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch._higher_order_ops.scan import scan as torch_scan
@@ -25,22 +25,6 @@ def _fresh_dynamo():
     counters.clear()
     yield
     assert not weft.stats()["fallbacks"] or "interpreted" in str(weft.stats()["fallbacks"])
-
-
-def loop(step, carry, xs, *, reverse=False):
-    """The loop that a scan of tensors stands for."""
-    columns = []
-    for t in reversed(range(len(xs))) if reverse else range(len(xs)):
-        carry, y = step(carry, xs[t])
-        columns.append(y)
-    return carry, torch.stack(columns[::-1] if reverse else columns)
-
-
-def tree_close(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
-    ours, theirs = torch.utils._pytree.tree_leaves(ours), torch.utils._pytree.tree_leaves(theirs)
-    assert len(ours) == len(theirs)
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
 class Recurrence(nn.Module):
@@ -108,7 +92,7 @@ def test_trains_to_the_parameters_of_the_loop(kind, backend):
     reference.how = loop
     inputs = [tuple(map(torch.randn, sizes(module))) for _ in range(3)]
     compiled = torch.compile(module, backend=backend, fullgraph=True)
-    tree_close(train(module, compiled, inputs), train(reference, reference, inputs))
+    assert_leaves_close(train(module, compiled, inputs), train(reference, reference, inputs))
     assert weft.stats()["calls"] > 0
 
 
@@ -135,7 +119,7 @@ def test_four_lengths_give_two_graphs_and_a_batch_one_more(backend):
     reference.how = loop
     for graphs, steps, batch in [(1, 5, 3), (2, 6, 3), (2, 7, 3), (2, 9, 3), (3, 7, 6), (3, 11, 7)]:
         h, xs = torch.randn(batch, WIDTH), torch.randn(steps, batch, WIDTH)
-        tree_close(compiled(h, xs), reference(h, xs))
+        assert_leaves_close(compiled(h, xs), reference(h, xs))
         assert counters["stats"]["unique_graphs"] == graphs
     before = weft.stats()["compiled"]
     compiled(torch.randn(8, WIDTH), torch.randn(12, 8, WIDTH))
@@ -171,8 +155,8 @@ def test_pytrees_of_all_kinds():
     assert state.count.dtype == torch.int64 and state.count == 8
     assert ys["pair"].b is None and ys["tuple"][1] == ()
     other, others = f(h, xs)
-    tree_close((state.h, ys["out"].y, ys["pair"].a), (other.h, others["out"].y, others["pair"].a))
-    tree_close(ys["tuple"], others["tuple"])
+    assert_leaves_close((state.h, ys["out"].y, ys["pair"].a), (other.h, others["out"].y, others["pair"].a))
+    assert_leaves_close(ys["tuple"], others["tuple"])
 
 
 def test_two_dataclasses_that_pytorch_has_not_met():
@@ -190,7 +174,7 @@ def test_two_dataclasses_that_pytorch_has_not_met():
         return second.b, zs.a
 
     h, xs = torch.randn(3), torch.randn(5, 3)
-    tree_close(torch.compile(f, backend="aot_eager", fullgraph=True)(h, xs), f(h, xs))
+    assert_leaves_close(torch.compile(f, backend="aot_eager", fullgraph=True)(h, xs), f(h, xs))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -204,7 +188,7 @@ def test_results_have_memory_of_their_own(reverse):
 
     h, xs = torch.randn(3), torch.randn(4, 3)
     ours = torch.compile(f, backend="aot_eager", fullgraph=True)(h, xs)
-    tree_close(ours, f(h, xs))
+    assert_leaves_close(ours, f(h, xs))
     leaves = torch.utils._pytree.tree_leaves(ours)
     assert len({t.untyped_storage().data_ptr() for t in (*leaves, h, xs, rows)}) == len(leaves) + 3
 
@@ -217,7 +201,7 @@ def test_no_xs_and_no_carry():
 
     (count, ys), mapped = torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=True)(None, torch.ones(5, 2))
     assert count == 5 and ys.tolist() == [4, 3, 2, 1, 0]
-    tree_close(mapped, torch.ones(5, 2).sin())
+    assert_leaves_close(mapped, torch.ones(5, 2).sin())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -228,7 +212,7 @@ def test_without_gradients(mode, backend):
     reference.how = loop
     with mode():
         h, xs = map(torch.randn, sizes(module))
-        tree_close(torch.compile(module, backend=backend, fullgraph=True)(h, xs), reference(h, xs))
+        assert_leaves_close(torch.compile(module, backend=backend, fullgraph=True)(h, xs), reference(h, xs))
     assert weft.stats()["calls"] > 0
 
 
@@ -267,7 +251,7 @@ def test_transforms(transform):
     batch = (2,) if "vmap" in transform or "sample" in transform else ()
     arguments = torch.randn(3, 3), torch.randn(*batch, 2, 3), torch.randn(*batch, 4, 2, 3)
     compiled = torch.compile(f(weft.scan), backend="aot_eager", fullgraph=True)
-    tree_close(compiled(*arguments), f(loop)(*arguments), 1e-4)
+    assert_leaves_close(compiled(*arguments), f(loop)(*arguments), rtol=1e-4, atol=1e-4)
 
 
 def test_random_numbers_are_those_of_the_forward_in_the_backward():
@@ -283,7 +267,7 @@ def test_random_numbers_are_those_of_the_forward_in_the_backward():
     torch.manual_seed(1)
     _, ys = compiled(h, xs)
     torch.manual_seed(1)
-    tree_close(compiled(h, xs)[1], ys)
+    assert_leaves_close(compiled(h, xs)[1], ys)
     (gradient,) = torch.autograd.grad(ys[-1].sum(), xs)
     assert torch.equal(gradient[-1] == 0, ys[-1] == 0) and (ys[-1] == 0).any()
 
@@ -343,7 +327,7 @@ def test_a_tanh_recurrence_of_pytorchs_scan(backend):
 
     ours = torch.compile(f, backend=backend, fullgraph=True) if backend else f
     leaves = [*weights, xs]
-    tree_close(gradients(ours, (torch_scan, h, xs), leaves), gradients(f, (loop, h, xs), leaves))
+    assert_leaves_close(gradients(ours, (torch_scan, h, xs), leaves), gradients(f, (loop, h, xs), leaves))
     assert weft.stats()["calls"] > 0
 
 
@@ -360,7 +344,7 @@ def test_layers_of_pytorchs_scan_that_share_nothing(backend):
 
     leaves = [xs, *(w for weights in layers for w in weights)]
     ours = gradients(torch.compile(f, backend=backend, fullgraph=True), (torch_scan, h, xs), leaves)
-    tree_close(ours, gradients(f, (loop, h, xs), leaves), 1e-4)
+    assert_leaves_close(ours, gradients(f, (loop, h, xs), leaves), rtol=1e-4, atol=1e-4)
 
 
 def test_an_lstm_of_pytorchs_scan_in_a_pytree_along_another_dim_in_reverse():
@@ -385,7 +369,7 @@ def test_an_lstm_of_pytorchs_scan_in_a_pytree_along_another_dim_in_reverse():
     xs = torch.randn(2, 5, WIDTH, requires_grad=True)
     leaves = [xs, *cell.parameters()]
     ours = gradients(torch.compile(f, backend="aot_eager", fullgraph=True), (xs,), leaves)
-    tree_close(ours, gradients(expected, (xs,), leaves))
+    assert_leaves_close(ours, gradients(expected, (xs,), leaves))
 
 
 def test_a_carry_of_another_shape_is_refused_in_pytorchs_words():
@@ -425,7 +409,9 @@ def test_switched_off_pytorchs_kernels_are_back():
     weft.disable()
     try:
         assert scan_op.py_kernels[key] is not ours and "weft" not in scan_op.py_kernels[key].__module__
-        tree_close(torch_scan(lambda h, x: (h + x, h * x), torch.zeros(2), torch.ones(3, 2))[0], torch.full((2,), 3.0))
+        assert_leaves_close(
+            torch_scan(lambda h, x: (h + x, h * x), torch.zeros(2), torch.ones(3, 2))[0], torch.full((2,), 3.0)
+        )
         assert weft.stats()["calls"] == 0
     finally:
         weft.enable()

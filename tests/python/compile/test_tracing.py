@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from oracles import assert_leaves_close
 from rnn_cases import KINDS, make
 from torch._dynamo.utils import counters
 
@@ -18,11 +19,6 @@ import weft
 def _fresh_dynamo():
     torch._dynamo.reset()
     counters.clear()
-
-
-def close(ours, theirs):
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
 def train_step(module, f, x):
@@ -42,7 +38,7 @@ def test_nine_lengths_give_two_graphs(kind, dynamic):
         x = torch.randn(steps, 3, 5)
         ours = train_step(module, compiled, x)
         with weft.disabled():
-            close(ours, train_step(module, module, x))
+            assert_leaves_close(ours, train_step(module, module, x))
     assert counters["stats"]["unique_graphs"] == (1 if dynamic else 2)
 
 
@@ -52,7 +48,7 @@ def test_aot_eager_trains(kind):
     compiled = torch.compile(case.module, backend="aot_eager", fullgraph=True)
     ours = train_step(case.module, compiled, case.x)
     with weft.disabled():
-        close(ours, train_step(case.module, case.module, case.x))
+        assert_leaves_close(ours, train_step(case.module, case.module, case.x))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -63,7 +59,7 @@ def test_nine_lengths_without_gradients(kind, mode):
     with mode():
         for steps in (8, 7, 9, 12, 17, 33, 6, 50, 11):
             x = torch.randn(steps, 3, 5)
-            close([compiled(x)[0]], [module(x)[0]])
+            assert_leaves_close([compiled(x)[0]], [module(x)[0]])
     assert counters["stats"]["unique_graphs"] == 2
 
 
@@ -93,7 +89,7 @@ def test_batch_may_change_too():
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     for steps, batch in ((4, 3), (5, 6), (9, 2), (7, 11)):
         x = torch.randn(steps, batch, 5)
-        close([compiled(x)[0]], [module(x)[0]])
+        assert_leaves_close([compiled(x)[0]], [module(x)[0]])
     assert counters["stats"]["unique_graphs"] <= 2
 
 
@@ -124,7 +120,7 @@ def test_export_with_dynamic_length_saved_and_loaded(decomposed):
         x = torch.randn(3, length, 5)
         with weft.disabled():
             theirs = module(x)[0]
-        close([loaded(x)[0]], [theirs])
+        assert_leaves_close([loaded(x)[0]], [theirs])
     assert weft.stats()["calls"] == 3
 
 
@@ -133,7 +129,7 @@ def test_export_in_training_form():
     steps = torch.export.Dim("steps", min=2, max=1000)
     loaded = torch.export.export(module, (torch.randn(6, 3, 5),), dynamic_shapes=({0: steps},)).module()
     x = torch.randn(11, 3, 5)
-    close([loaded(x)[0]], [module(x)[0]])
+    assert_leaves_close([loaded(x)[0]], [module(x)[0]])
 
 
 @pytest.mark.slow
@@ -159,7 +155,7 @@ def test_inductor_trains_one_graph(kind):
         for length in (9, 7, 5):
             logits = f(tokens[:length])
             torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:length].flatten()).backward()
-    close([p.grad for p in ours.parameters()], [p.grad for p in theirs.parameters()])
+    assert_leaves_close([p.grad for p in ours.parameters()], [p.grad for p in theirs.parameters()])
     assert counters["stats"]["unique_graphs"] <= 2
 
 
@@ -172,11 +168,11 @@ def test_compiled_autograd():
         expected[steps] = (x, train_step(module, module, x))
     for steps, (x, want) in expected.items():
         with torch._dynamo.compiled_autograd._enable(torch.compile(backend="aot_eager", dynamic=steps > 4)):
-            close(train_step(module, module, x), want)
+            assert_leaves_close(train_step(module, module, x), want)
     # Dynamo's own trace of the forward, with its backward through compiled autograd too.
     with torch._dynamo.config.patch(compiled_autograd=True):
         x, want = expected[4]
-        close(train_step(module, torch.compile(module, backend="aot_eager"), x), want)
+        assert_leaves_close(train_step(module, torch.compile(module, backend="aot_eager"), x), want)
 
 
 def test_tracing_while_disabled_leaves_the_modules_to_pytorch():

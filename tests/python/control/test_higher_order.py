@@ -29,7 +29,8 @@ def outcome(f, arguments, leaves):
     return [*results, *torch.autograd.grad(loss, leaves)]
 
 
-def check(f, reference, arguments, leaves=(), *, backend="weft", calls=True):
+def check_compiled(f, reference, arguments, leaves=(), *, backend="weft", calls=True):
+    """The compiled `f` is one program, with the results and gradients of `reference`."""
     compiled = torch.compile(f, backend=backend, fullgraph=True)
     weft.reset_stats()
     ours, theirs = outcome(compiled, arguments, leaves), outcome(reference, arguments, leaves)
@@ -49,9 +50,9 @@ def test_map_of_a_function_with_a_parameter():
     def f(xs):
         return torch_map(lambda x: (torch.tanh(x @ w), x * 2), xs)
 
-    check(f, lambda xs: (torch.tanh(xs @ w), xs * 2), (xs,), (w, xs))
+    check_compiled(f, lambda xs: (torch.tanh(xs @ w), xs * 2), (xs,), (w, xs))
     torch._dynamo.reset()
-    check(f, lambda xs: (torch.tanh(xs @ w), xs * 2), (xs,), (w, xs), backend="aot_eager", calls=False)
+    check_compiled(f, lambda xs: (torch.tanh(xs @ w), xs * 2), (xs,), (w, xs), backend="aot_eager", calls=False)
 
 
 def test_associative_scan_of_pairs():
@@ -66,7 +67,7 @@ def test_associative_scan_of_pairs():
             pairs.append(combine(*pairs[-1], a[t], b[t]))
         return [torch.stack(column) for column in zip(*pairs, strict=True)]
 
-    check(lambda a, b: weft.associative_scan(lambda p, q: combine(*p, *q), (a, b)), reference, (a, b), (a, b))
+    check_compiled(lambda a, b: weft.associative_scan(lambda p, q: combine(*p, *q), (a, b)), reference, (a, b), (a, b))
     from torch.fx.experimental.proxy_tensor import make_fx
 
     graph = make_fx(lambda a, b: associative_scan_op(combine, (a, b), ()))(a.detach(), b.detach())
@@ -90,7 +91,7 @@ def test_cond_takes_one_branch_and_its_gradients(sign):
         first, second = yes(x) if sign > 0 else no(x)
         return first + 0 * (w.sum() + v.sum()), second
 
-    check(f, reference, (x,), (w, v))
+    check_compiled(f, reference, (x,), (w, v))
 
 
 def test_while_loop_without_gradients():
@@ -102,7 +103,7 @@ def test_while_loop_without_gradients():
             x = torch.tanh(x * 1.5)
         return torch.tensor(5), x
 
-    check(f, reference, (torch.randn(3),))
+    check_compiled(f, reference, (torch.randn(3),))
 
 
 def test_a_while_loop_that_trains_is_pytorchs():
@@ -138,7 +139,7 @@ def test_a_scan_whose_step_has_a_choice(backend):
             ys.append(h)
         return h, torch.stack(ys)
 
-    check(lambda h, xs: torch_scan(step, h, xs), reference, (h, xs), (w,), backend=backend)
+    check_compiled(lambda h, xs: torch_scan(step, h, xs), reference, (h, xs), (w,), backend=backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -168,6 +169,6 @@ def test_a_bounded_while_loop_trains():
                 x = torch.tanh(x @ w)
         return x
 
-    check(f, reference, (x,), (w,))
+    check_compiled(f, reference, (x,), (w,))
     torch._dynamo.reset()
-    check(f, reference, (x,), (w,), backend="inductor")
+    check_compiled(f, reference, (x,), (w,), backend="inductor")

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 import weft
 
 
-def loop(cond: Any, body: Any, carry: Any, max_steps: int = 1000) -> Any:
+def python_while(cond: Any, body: Any, carry: Any, max_steps: int = 1000) -> Any:
+    """The loop that weft.while_loop stands for."""
     steps = 0
     while steps < max_steps and cond(carry):
         carry, steps = body(carry), steps + 1
@@ -35,7 +36,7 @@ def test_newtons_method() -> None:
 def test_gradients_with_max_steps(max_steps: int) -> None:
     a = torch.tensor([2.0, 3.0, 50.0], dtype=torch.float64, requires_grad=True)
     x = torch.tensor([1.0, 2.0, 7.0], dtype=torch.float64, requires_grad=True)
-    results = [run(*newton(a), x, max_steps=max_steps) for run in (weft.while_loop, loop)]
+    results = [run(*newton(a), x, max_steps=max_steps) for run in (weft.while_loop, python_while)]
     torch.testing.assert_close(*results)
     torch.testing.assert_close(*(torch.autograd.grad(r.square().sum(), (a, x)) for r in results))
 
@@ -56,7 +57,7 @@ def test_steps_that_are_not_taken_leave_no_nan_in_gradients() -> None:
     x = torch.tensor(4.0, requires_grad=True)
     # One step more would take the root of a negative number.
     y = weft.while_loop(lambda x: x >= 1, lambda x: torch.sqrt(x - 1), x, max_steps=10)
-    expected = loop(lambda x: x >= 1, lambda x: torch.sqrt(x - 1), x)
+    expected = python_while(lambda x: x >= 1, lambda x: torch.sqrt(x - 1), x)
     torch.testing.assert_close(torch.autograd.grad(y, x), torch.autograd.grad(expected, x))
 
 
@@ -73,7 +74,7 @@ def test_carries_of_any_structure_and_modules() -> None:
     h = torch.randn(2, 3)
     init = {"h": h, "norm": h.norm(), "steps": 0, "nothing": None}
     with torch.no_grad():
-        ours, theirs = weft.while_loop(cond, body, init), loop(cond, body, init)
+        ours, theirs = weft.while_loop(cond, body, init), python_while(cond, body, init)
     assert ours["steps"] == theirs["steps"] and ours["nothing"] is None
     torch.testing.assert_close(ours["h"], theirs["h"])
 
@@ -97,7 +98,7 @@ def test_a_loop_in_a_scan() -> None:
     results = [weft.scan(make(run), h, x) for run in (weft.while_loop,)]
     carry, ys = h, []
     for t in range(4):
-        carry, y = make(loop)(carry, x[t])
+        carry, y = make(python_while)(carry, x[t])
         ys.append(y)
     torch.testing.assert_close(results[0], (carry, torch.stack(ys)))
     torch.testing.assert_close(

@@ -210,7 +210,7 @@ class Undone(Exception):
     """PyTorch itself refuses the sample on the CPU."""
 
 
-def check(call: Call, run: Callable[[str], Any], wide: bool) -> None:
+def check_call(call: Call, run: Callable[[str], Any], wide: bool) -> None:
     """Raises an error that says what is wrong on the device, or Undone if the CPU refuses the sample too."""
     torch.default_generator.manual_seed(3)
     try:
@@ -235,7 +235,7 @@ def failures(op: OpInfo, kind: str, dtype: torch.dtype, most: int) -> tuple[int,
             break
         for form, make in enumerate(KINDS[kind](op)):
             try:
-                check(call, make(call), wide=kind == "gradient")
+                check_call(call, make(call), wide=kind == "gradient")
             except Undone:
                 continue
             except Exception as error:

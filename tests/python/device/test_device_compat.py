@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from oracles import assert_close_on_cpu
 from torch import nn
 
 import weft
@@ -29,10 +30,6 @@ from weft.compat.torch_xla.experimental.scan import scan
 from weft.compat.torch_xla.experimental.scan_layers import scan_layers
 
 PAGE = Path(__file__).parents[3] / "docs" / "from-torch-xla.md"
-
-
-def close(actual, expected):
-    torch.testing.assert_close(actual.detach().cpu(), expected.detach().cpu(), atol=1e-5, rtol=1e-5)
 
 
 # ---- the page
@@ -149,10 +146,10 @@ def test_gradient_accumulation(device, slices, has_gradients):
         lambda *args: step(models[1], *args), (x.to(device), y.to(device)), models[1], carried.to(device)
     )
     for got, wanted in zip(found, expected, strict=True):
-        close(got, wanted)
+        assert_close_on_cpu(got, wanted)
         assert got.dtype == wanted.dtype and got.device.type == device
     for got, wanted in zip(models[1].parameters(), models[0].parameters(), strict=True):
-        close(got.grad, wanted.grad)
+        assert_close_on_cpu(got.grad, wanted.grad)
 
 
 def test_gradient_accumulation_leaves_what_has_no_part_in_it():
@@ -233,7 +230,7 @@ def test_save_is_for_the_cpu(tmp_path):
     loaded = torch.load(tmp_path / "model.pt")
     assert loaded["epoch"] == 3
     assert loaded["model"]["weight"].device.type == "cpu"
-    close(loaded["model"]["weight"], model.weight)
+    assert_close_on_cpu(loaded["model"]["weight"], model.weight)
 
 
 @dataclasses.dataclass
@@ -304,13 +301,13 @@ def test_data_of_many_kinds_is_sent_to_the_device_and_saved(name, tmp_path):
         assert len(places) == len(kinds_of(data)) and places.count("cpu") == with_lengths
         assert set(kinds_of(data)) <= {"cpu"}, "the loader's own data moved"
         for got, wanted in zip(tensors_in(sent), tensors_in(data), strict=True):
-            close(got, wanted)
+            assert_close_on_cpu(got, wanted)
         if name != "nothing":
             xm.save(sent, tmp_path / "data.pt")
             loaded = torch.load(tmp_path / "data.pt", weights_only=False)
             assert type(loaded) is type(data) and set(kinds_of(loaded)) == {"cpu"}
             for got, wanted in zip(tensors_in(loaded), tensors_in(data), strict=True):
-                close(got, wanted)
+                assert_close_on_cpu(got, wanted)
 
 
 def test_sent_data_keeps_what_is_shared_and_what_holds_itself():
@@ -322,7 +319,7 @@ def test_sent_data_keeps_what_is_shared_and_what_holds_itself():
     packed = xm.send_cpu_data_to_device(of_many_kinds()["packed, sorted"], "weft")
     gru = nn.GRU(3, 2)
     expected = gru(of_many_kinds()["packed, sorted"])[1]
-    close(gru.to("weft")(packed)[1], expected)
+    assert_close_on_cpu(gru.to("weft")(packed)[1], expected)
     (only,) = xm.send_cpu_data_to_device(x, "weft")
     assert only.is_weft
 
@@ -333,7 +330,7 @@ def test_saved_modules_are_the_cpus(tmp_path):
     loaded = torch.load(tmp_path / "model.pt", weights_only=False)
     assert {each.device.type for each in (*loaded.parameters(), *loaded.buffers())} == {"cpu"}
     assert all(isinstance(each, nn.Parameter) and each.requires_grad for each in loaded.parameters())
-    close(loaded[0](torch.ones(1, 1, 2))[0], model[0](torch.ones(1, 1, 2, device="weft"))[0])
+    assert_close_on_cpu(loaded[0](torch.ones(1, 1, 2))[0], model[0](torch.ones(1, 1, 2, device="weft"))[0])
     assert all(each.is_weft for each in model.parameters())
 
 
@@ -474,7 +471,7 @@ def test_scan_that_does_steps_again():
         last, _ = scan(lambda h, x: (torch.tanh(h + x), None), torch.zeros(4, device="weft"), x, partition_fn=partition)
         last.sum().backward()
         results.append(x.grad)
-    close(*results)
+    assert_close_on_cpu(*results)
 
 
 class Block(nn.Module):
@@ -496,9 +493,9 @@ def test_layers_as_a_scan(device):
     before = weft.stats()["fallbacks"]
     result = scan_layers(layers, x)
     assert weft.stats()["fallbacks"] == before
-    close(result, expected)
+    assert_close_on_cpu(result, expected)
     for ours, theirs in zip(torch.autograd.grad(result.square().sum(), [x, *layers.parameters()]), wanted, strict=True):
-        close(ours, theirs)
+        assert_close_on_cpu(ours, theirs)
     assert scan_layers([], x) is x
 
 
@@ -522,11 +519,11 @@ def test_layers_of_several_arguments_as_a_scan(device, kind):
     result = scan_layers(layers, (x, mask))
     assert isinstance(result, tuple)
     for got, wanted in zip(result, expected, strict=True):
-        close(got, wanted)
+        assert_close_on_cpu(got, wanted)
     inputs = [x, *layers.parameters()]
     wanted = torch.autograd.grad(expected[0].square().sum(), inputs)
     for got, each in zip(torch.autograd.grad(result[0].square().sum(), inputs), wanted, strict=True):
-        close(got, each)
+        assert_close_on_cpu(got, each)
 
 
 class Swap(nn.Module):
@@ -542,10 +539,10 @@ def test_buffers_of_layers_change():
     for ours, theirs in zip(layers, others, strict=True):
         theirs.load_state_dict(ours.state_dict())
     x = torch.randn(5, 3)
-    close(scan_layers(layers, x.to("weft")), nn.Sequential(*others)(x))
+    assert_close_on_cpu(scan_layers(layers, x.to("weft")), nn.Sequential(*others)(x))
     for ours, theirs in zip(layers, others, strict=True):
-        close(ours[1].running_mean, theirs[1].running_mean)
-        close(ours[1].running_var, theirs[1].running_var)
+        assert_close_on_cpu(ours[1].running_mean, theirs[1].running_mean)
+        assert_close_on_cpu(ours[1].running_var, theirs[1].running_var)
         assert ours[1].num_batches_tracked.item() == 1
 
 

@@ -68,7 +68,8 @@ def _quietly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     weft._C.device_compile_at(2)
 
 
-def check(op: OpInfo) -> None:
+def check_op(op: OpInfo) -> None:
+    """Every sample is right, or the op stands in EXCEPTIONS with the reason."""
     found = []
     for kind, dtype, most in TRIED:
         tried, wrong = sweep.failures(op, kind, dtype, 1 << 30 if ALL else most)
@@ -83,7 +84,7 @@ def check(op: OpInfo) -> None:
 @pytest.mark.parametrize("op", op_db, ids=name_of)
 def test_one_by_one(op: OpInfo) -> None:
     weft._C.device_compile_at(sweep.NEVER)
-    check(op)
+    check_op(op)
 
 
 @pytest.mark.parametrize(
@@ -91,4 +92,4 @@ def test_one_by_one(op: OpInfo) -> None:
 )
 def test_compiled(op: OpInfo) -> None:
     weft._C.device_compile_at(sweep.AT_FIRST_SIGHT)
-    check(op)
+    check_op(op)

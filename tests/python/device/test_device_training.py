@@ -102,7 +102,8 @@ def train(step: Callable[[int], Tensor], steps: int = STEPS) -> tuple[list[float
     return [float(loss) for loss in losses], counts
 
 
-def check(on_cpu: list[float], on_device: list[float], counts: list[int], most: int = 3) -> None:
+def check_training(on_cpu: list[float], on_device: list[float], counts: list[int], most: int = 3) -> None:
+    """The losses are the CPU's, and all programs were compiled in the first steps."""
     torch.testing.assert_close(torch.tensor(on_device), torch.tensor(on_cpu), rtol=2e-4, atol=2e-5)
     assert counts[-1] == counts[7], "a program was compiled after the first steps"
     assert 1 <= counts[-1] - counts[0] <= most
@@ -131,7 +132,7 @@ def test_as_on_the_cpu(name: str, optimizer: str) -> None:
         return step
 
     on_cpu, _ = train(stepper(model, "cpu"))
-    check(on_cpu, *train(stepper(model, "weft")))
+    check_training(on_cpu, *train(stepper(model, "weft")))
 
 
 def test_two_hundred_steps_are_one_program() -> None:
@@ -184,7 +185,7 @@ def test_clipping_accumulation_schedule_and_average() -> None:
         return step
 
     on_cpu, _ = train(stepper(model, "cpu"))
-    check(on_cpu, *train(stepper(model, "weft")))
+    check_training(on_cpu, *train(stepper(model, "weft")))
 
 
 def test_a_gan() -> None:
@@ -214,7 +215,7 @@ def test_a_gan() -> None:
         return step
 
     on_cpu, _ = train(stepper("cpu"))
-    check(on_cpu, *train(stepper("weft")))
+    check_training(on_cpu, *train(stepper("weft")))
 
 
 def test_reinforcement_learning_with_item_in_the_loop() -> None:

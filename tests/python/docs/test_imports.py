@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tree_scripts import ROOT, run_script
 
 import weft
 
@@ -14,13 +14,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     from pip._vendor import tomli as tomllib
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def check(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts/check_imports.py"), str(root)]
-    return subprocess.run(command, capture_output=True, text=True)
 
 
 def write(root: Path, modules: dict[str, str]) -> None:
@@ -42,7 +35,7 @@ def test_the_wheel_has_the_modules_that_are_imported_here() -> None:
 
 
 def test_this_tree_is_clean() -> None:
-    done = check(ROOT)
+    done = run_script("check_imports.py", ROOT)
     assert done.returncode == 0, done.stdout
 
 
@@ -61,7 +54,7 @@ def test_this_tree_is_clean() -> None:
 )
 def test_a_wrong_import_is_named(tmp_path: Path, module: str, line: str, reason: str) -> None:
     write(tmp_path, {module: line})
-    done = check(tmp_path)
+    done = run_script("check_imports.py", tmp_path)
     assert done.returncode == 1
     number = len(line.splitlines())
     assert f"python/weft/{module}.py:{number}: imports weft" in done.stdout and done.stdout.strip().endswith(reason)
@@ -78,9 +71,9 @@ def test_a_cycle_is_named(tmp_path: Path) -> None:
         },
     )
     cycle = "an import cycle: weft._base.a -> weft._base.b -> weft._base.c -> weft._base.a"
-    assert check(tmp_path).stdout.splitlines() == [cycle]
+    assert run_script("check_imports.py", tmp_path).stdout.splitlines() == [cycle]
 
 
 def test_a_new_package_must_be_listed(tmp_path: Path) -> None:
     write(tmp_path, {"_other/a": "x = 1"})
-    assert "weft._other: not in the list of packages" in check(tmp_path).stdout
+    assert "weft._other: not in the list of packages" in run_script("check_imports.py", tmp_path).stdout

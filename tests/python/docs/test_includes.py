@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def check(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts/check_includes.py"), str(root)]
-    return subprocess.run(command, capture_output=True, text=True)
+from tree_scripts import ROOT, run_script
 
 
 def test_this_tree_is_clean() -> None:
-    done = check(ROOT)
+    done = run_script("check_includes.py", ROOT)
     assert done.returncode == 0, done.stdout
 
 
@@ -55,11 +47,11 @@ def test_a_wrong_include_is_named(tmp_path: Path, file: str, line: str, reason: 
     (tmp_path / "src").mkdir()
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(f"// a file\n{line}\n")
-    done = check(tmp_path)
+    done = run_script("check_includes.py", tmp_path)
     assert done.returncode == 1
     assert f"{file}:2: includes" in done.stdout and reason in done.stdout
 
 
 def test_a_new_phase_must_be_listed(tmp_path: Path) -> None:
     (tmp_path / "src/optimizer").mkdir(parents=True)
-    assert "src/optimizer: not in the list of phases" in check(tmp_path).stdout
+    assert "src/optimizer: not in the list of phases" in run_script("check_includes.py", tmp_path).stdout

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tree_scripts import ROOT, run_script
 
-ROOT = Path(__file__).resolve().parents[3]
 PLACE = "weft._base.torch_private"
 TORCH_PRIVATE = """
 import torch
@@ -26,11 +24,6 @@ TAKE_IT = f"take it from {PLACE}"
 LIST_IT = f"an attribute of PyTorch's belongs into ATTRIBUTES of {PLACE}"
 
 
-def check(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts/check_private_names.py"), *words, str(root)]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 def write(root: Path, text: str, folder: str = "python/weft/nn") -> None:
     for path, content in ((f"{folder}/a.py", text), ("python/weft/_base/torch_private/__init__.py", TORCH_PRIVATE)):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +31,7 @@ def write(root: Path, text: str, folder: str = "python/weft/nn") -> None:
 
 
 def test_this_tree_is_clean() -> None:
-    done = check(ROOT)
+    done = run_script("check_private_names.py", ROOT)
     assert done.returncode == 0, done.stdout
 
 
@@ -69,7 +62,7 @@ def test_this_tree_is_clean() -> None:
 )
 def test_a_private_name_elsewhere_is_named(tmp_path: Path, text: str, name: str, reason: str) -> None:
     write(tmp_path, text)
-    done = check(tmp_path)
+    done = run_script("check_private_names.py", tmp_path)
     (line,) = done.stdout.splitlines()
     assert done.returncode == 1
     assert line.startswith("python/weft/nn/a.py:") and f": {name}" in line and line.endswith(f": {reason}"), line
@@ -78,7 +71,7 @@ def test_a_private_name_elsewhere_is_named(tmp_path: Path, text: str, name: str,
 @pytest.mark.parametrize("folder", ["python/weft", "verification/python/formats", "explanation/python/explanation"])
 def test_a_fault_has_its_file_and_line(tmp_path: Path, folder: str) -> None:
     write(tmp_path, "import torch\n\n\ndef f():\n    return torch._C", folder)
-    assert check(tmp_path).stdout == f"{folder}/a.py:5: torch._C: {TAKE_IT}\n"
+    assert run_script("check_private_names.py", tmp_path).stdout == f"{folder}/a.py:5: torch._C: {TAKE_IT}\n"
 
 
 @pytest.mark.parametrize(
@@ -96,13 +89,13 @@ def test_a_fault_has_its_file_and_line(tmp_path: Path, folder: str) -> None:
 )
 def test_what_is_no_fault(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
-    done = check(tmp_path)
+    done = run_script("check_private_names.py", tmp_path)
     assert done.returncode == 0, done.stdout
 
 
 def test_the_list_has_what_is_used_and_by_whom(tmp_path: Path) -> None:
     write(tmp_path, f"from {PLACE} import pytree\n\npytree.tree_map")
-    assert check(tmp_path, "--list").stdout.splitlines() == [
+    assert run_script("check_private_names.py", tmp_path, "--list").stdout.splitlines() == [
         f"torch._C._len_torch_function_stack: {PLACE}",
         f"torch._ops.OpOverload: {PLACE}",
         f"torch._ops.OpOverload._schema: {PLACE}",

@@ -42,7 +42,8 @@ FINISHES: dict[str, Callable[[list[Tensor]], Tensor]] = {
 }
 
 
-def check(model: Model, compiled: Callable[[Tensor], Tensor], length: int, batch: int) -> None:
+def check_one_length(model: Model, compiled: Callable[[Tensor], Tensor], length: int, batch: int) -> None:
+    """Results and gradients at this length are the model's."""
     torch.manual_seed(length)
     sizes = [length, batch] if model.dim == 0 else [batch, length]
     x = torch.randn(*sizes, model.cell.input_size, dtype=F64, requires_grad=True)
@@ -64,17 +65,17 @@ def test_any_length_is_right(name: str, dim: int) -> None:
     compiled = weft.jit(model)
     # 6 is the number of units, 18 that of gates, 3 that of features; 8 and 10 are twice and more of others.
     for length, batch in [(7, 4), (5, 4), (6, 4), (3, 3), (18, 4), (1, 4), (2, 1), (8, 8), (10, 2), (9, 1), (7, 5)]:
-        check(model, compiled, length, batch)
+        check_one_length(model, compiled, length, batch)
 
 
 @pytest.mark.parametrize("name", ["all", "batch first", "last", "rows"])
 def test_another_length_is_the_same_program(name: str) -> None:
     model = Model(FINISHES[name], inputs=2, units=41)
     compiled = weft.jit(model)
-    check(model, compiled, 7, 5)
+    check_one_length(model, compiled, 7, 5)
     before = weft.stats()["compiled"]
     for length in (5, 12, 9):
-        check(model, compiled, length, 5)
+        check_one_length(model, compiled, length, 5)
     assert weft.stats()["compiled"] == before
 
 

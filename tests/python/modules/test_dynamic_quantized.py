@@ -39,7 +39,7 @@ def quantized(module: nn.Module, qconfig: Any = None) -> Any:
 MOST = 0.98
 
 
-def check(module: nn.Module, *args: Any, tolerance: float = 1e-6) -> None:
+def check_on_engine(module: nn.Module, *args: Any, tolerance: float = 1e-6) -> None:
     """Runs on the engine, with PyTorch's results up to rounding of float32. That may now and then round a number to the
     next one of 8 bits, in itself and in what comes after."""
     assert part_alike(module, *args, tolerance=tolerance) > MOST
@@ -96,7 +96,9 @@ def test_ranges_of_the_input(engine: str, scale: float, low: float) -> None:
     torch.manual_seed(1)
     module = quantized(nn.GRU(11, 5))
     for sign in (1, -1):
-        check(module, sign * scale * torch.empty(3, 2, 11).uniform_(low, 1.0), tolerance=1e-6 * max(1.0, 4 * scale))
+        check_on_engine(
+            module, sign * scale * torch.empty(3, 2, 11).uniform_(low, 1.0), tolerance=1e-6 * max(1.0, 4 * scale)
+        )
 
 
 @pytest.mark.parametrize("cell", [nn.GRUCell, nn.LSTMCell, nn.RNNCell])
@@ -109,13 +111,13 @@ def test_cells(engine: str, cell: type[nn.RNNCellBase], bias: bool) -> None:
         module = getattr(torch.ao.nn.quantized.dynamic, cell.__name__)(9, 21, bias=False)
     for batch in (1, 4):
         state = 0.5 * torch.randn(batch, 21)
-        check(module, torch.randn(batch, 9), (state, state.neg()) if cell is nn.LSTMCell else state)
-        check(module, torch.randn(batch, 9))
+        check_on_engine(module, torch.randn(batch, 9), (state, state.neg()) if cell is nn.LSTMCell else state)
+        check_on_engine(module, torch.randn(batch, 9))
 
 
 def test_a_relu_cell() -> None:
     torch.manual_seed(3)
-    check(quantized(nn.RNNCell(9, 21, nonlinearity="relu")), torch.randn(3, 9), torch.randn(3, 21))
+    check_on_engine(quantized(nn.RNNCell(9, 21, nonlinearity="relu")), torch.randn(3, 9), torch.randn(3, 21))
 
 
 def test_a_scale_a_channel(engine: str) -> None:
@@ -125,7 +127,7 @@ def test_a_scale_a_channel(engine: str) -> None:
     module = nn.LSTMCell(8, 16)
     with torch.no_grad():
         module.weight_hh.mul_(torch.logspace(-2, 0, 64)[:, None])
-    check(quantized(module, quantization.per_channel_dynamic_qconfig), torch.randn(2, 8))
+    check_on_engine(quantized(module, quantization.per_channel_dynamic_qconfig), torch.randn(2, 8))
 
 
 def test_a_model_that_was_loaded() -> None:
@@ -136,7 +138,7 @@ def test_a_model_that_was_loaded() -> None:
         other(x)
         other.load_state_dict(one.state_dict())
         torch.testing.assert_close(other(x), one(x), rtol=0, atol=0)
-    check(other, x)
+    check_on_engine(other, x)
 
 
 def test_what_the_engine_leaves_to_pytorch() -> None:

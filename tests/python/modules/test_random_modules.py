@@ -6,7 +6,7 @@ a few units of the largest element of all results, or of all gradients: what is 
 What PyTorch's results look like (sizes, dtype, strides, whether they have a gradient) is what ours look like.
 
 WEFT_RANDOM_MODULES says how many configurations are tried, 200 if it says nothing; `make nightly` tries 2,000. A
-failure shows the configuration as Python; `check(<that>)` runs it again.
+failure shows the configuration as Python; `check_config(<that>)` runs it again.
 """
 
 from __future__ import annotations
@@ -237,7 +237,8 @@ def attempt(case: Case) -> tuple[list[Tensor], list[Tensor]] | tuple[type, str]:
         return type(error), str(error)
 
 
-def check(config: Config) -> None:
+def check_config(config: Config) -> None:
+    """Results and gradients are PyTorch's, or both refuse the configuration in the same words."""
     case = Case(config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -306,7 +307,7 @@ def compare(config: Config, what: str, ours: list[Tensor], theirs: list[Tensor],
 )
 @given(configs())
 def test_random_configurations(config: Config) -> None:
-    check(config)
+    check_config(config)
 
 
 def test_the_judge_notices_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

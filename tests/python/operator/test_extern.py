@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from oracles import fallen_back, loop
 from torch.autograd import gradcheck, gradgradcheck
 
 import weft
@@ -15,19 +16,6 @@ F64 = torch.float64
 def fresh():
     torch.manual_seed(0)
     weft.reset_stats()
-
-
-def fallen_back():
-    """The reasons why scans ran as Python loops, if they did."""
-    return [reason for reason in weft.stats()["fallbacks"] if not reason.startswith("interpreted ")]
-
-
-def loop(step, carry, xs):
-    ys = []
-    for x in xs:
-        carry, y = step(carry, x)
-        ys.append(y)
-    return carry, torch.stack(ys)
 
 
 def conv_step(kernel, bias):

@@ -8,6 +8,7 @@ from typing import Any
 import packaged
 import pytest
 import torch
+from oracles import loop
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -18,13 +19,10 @@ EMULATED = ["aarch64", "riscv64"]
 StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 
 
-def loop(step: StepFunction, init: Any, xs: Any, steps: int) -> tuple[Any, list[Tensor]]:
-    """In plain PyTorch: the last carry, and the leaves of ys stacked."""
-    carry, ys = init, []
-    for t in range(steps):
-        carry, y = step(carry, pytree.tree_map(lambda x, t=t: x[t], xs))
-        ys.append([leaf for leaf in pytree.tree_leaves(y) if leaf is not None])
-    return carry, [torch.stack(column) for column in zip(*ys, strict=True)]
+def carry_and_outputs(step: StepFunction, init: Any, xs: Any, steps: int) -> tuple[Any, list[Tensor]]:
+    """In plain PyTorch: the last carry, and the stacked ys in the order of a package's outputs."""
+    carry, ys = loop(step, init, xs, length=steps)
+    return carry, [leaf for leaf in pytree.tree_leaves(ys) if leaf is not None]
 
 
 def assert_close(found: Tensor, expected: Tensor, tolerance: float = 2e-6) -> None:
@@ -54,7 +52,7 @@ def check_step(
     tolerance: float = 2e-6,
 ) -> None:
     """Steps of a package of each target beside PyTorch's: outputs, and the last state."""
-    expected_carry, expected = loop(step, init, xs, steps)
+    expected_carry, expected = carry_and_outputs(step, init, xs, steps)
     x = pytree.tree_map(lambda x: x[0], xs)
     for target in targets:
         folder = factory.mktemp("packages") / "model"

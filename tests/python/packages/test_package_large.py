@@ -60,7 +60,7 @@ def test_a_step_that_fails(tmp_path_factory: pytest.TempPathFactory) -> None:
     xs = torch.tensor([0, 3, 1, 2])
     folder = weft.package(step, (torch.zeros(320), xs[0]), tmp_path_factory.mktemp("packages") / "model")
     model = packaged.loaded(folder, tmp_path_factory)
-    (expected,) = package_checks.loop(step, torch.zeros(320), xs, 4)[1]
+    (expected,) = package_checks.carry_and_outputs(step, torch.zeros(320), xs, 4)[1]
     for x, wanted in zip(xs, expected, strict=True):
         with pytest.raises(RuntimeError, match="an index is outside its table"):
             model.step(torch.tensor(4))

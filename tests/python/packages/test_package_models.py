@@ -45,7 +45,8 @@ def run(model: Any, stream: Any, xs: Tensor) -> list[Tensor]:
     ]
 
 
-def check(model: nn.Module, xs: Tensor, time: int, factory: pytest.TempPathFactory) -> dict[str, Any]:
+def check_package(model: nn.Module, xs: Tensor, time: int, factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The package gives what the stream gives; returns what its model.json says."""
     folder = weft.package(model, xs, factory.mktemp("packages") / "model", time=time)
     stream = weft.stream(model, xs, time=time, check=False)
     facts = json.loads((folder / "model.json").read_text())
@@ -60,7 +61,7 @@ def check(model: nn.Module, xs: Tensor, time: int, factory: pytest.TempPathFacto
 def test_a_denoiser(tmp_path_factory: pytest.TempPathFactory) -> None:
     torch.manual_seed(0)
     model, xs = Denoiser().eval(), torch.randn(1, 8, 40)
-    facts = check(model, xs, 2, tmp_path_factory)
+    facts = check_package(model, xs, 2, tmp_path_factory)
     assert facts["chunk"] == 1 and facts["inputs"] == [{"name": "x", "dtype": "f32", "shape": [1, 8, 1]}]
 
 
@@ -80,13 +81,13 @@ def test_random_models(seed: int, tmp_path_factory: pytest.TempPathFactory) -> N
     rng = random.Random(100 + seed)
     torch.manual_seed(seed)
     model = nn.Sequential(*(layer(rng) for _ in range(rng.randint(1, 4)))).eval()
-    check(model, torch.randn(B, 24, C), 1, tmp_path_factory)
+    check_package(model, torch.randn(B, 24, C), 1, tmp_path_factory)
 
 
 def test_a_strided_model_takes_a_chunk_a_call(tmp_path_factory: pytest.TempPathFactory) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv1d(2, 6, 4, stride=4), nn.ReLU()).eval()
-    assert check(model, torch.randn(1, 2, 64), 2, tmp_path_factory)["chunk"] == 4
+    assert check_package(model, torch.randn(1, 2, 64), 2, tmp_path_factory)["chunk"] == 4
 
 
 def test_what_needs_the_future_is_refused_with_its_line(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import packaged
 import pytest
 import torch
-from package_checks import EMULATED, StepFunction, assert_close, check_step, loop
+from package_checks import EMULATED, StepFunction, assert_close, carry_and_outputs, check_step
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
@@ -146,7 +146,7 @@ def test_functions(target: str, tmp_path_factory: pytest.TempPathFactory) -> Non
         a, b = x
         return carry, [*(f(a) for f in UNARY.values()), *(f(a, b) for f in BINARY.values())]
 
-    expected = loop(step, torch.zeros(1), (xs.double(), ys.double()), steps)[1]
+    expected = carry_and_outputs(step, torch.zeros(1), (xs.double(), ys.double()), steps)[1]
     folder = tmp_path_factory.mktemp("packages") / "model"
     weft.package(step, (torch.zeros(1), (xs[0], ys[0])), folder, targets=target)
     if target in packaged.NATIVE:
@@ -275,7 +275,7 @@ def test_a_loop_in_a_step(tmp_path_factory: pytest.TempPathFactory) -> None:
     init, xs = torch.zeros(6), torch.randn(8, 6)
     folder = weft.package(step, (init, xs[0]), tmp_path_factory.mktemp("packages") / "model")
     with weft.disabled():
-        _, (expected,) = loop(step, init, xs, 8)
+        _, (expected,) = carry_and_outputs(step, init, xs, 8)
     assert_close(packaged.loaded(folder, tmp_path_factory).run(xs), expected, 5e-6)
 
 

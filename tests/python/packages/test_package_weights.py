@@ -123,7 +123,7 @@ def test_steps(quantize: str, target: str, tmp_path_factory: pytest.TempPathFact
     w = {name: torch.randn(*size) / 3 for name, size in sizes.items()}
     near = {name: rounded(each, quantize, 1 if name == "gates" else 0) for name, each in w.items()}
     init, xs = torch.randn(11) / 3, torch.randn(8, 5)
-    expected = package_checks.loop(lambda h, x: products(near, h, x), init, xs, 8)[1]
+    expected = package_checks.carry_and_outputs(lambda h, x: products(near, h, x), init, xs, 8)[1]
     path = tmp_path_factory.mktemp("packages") / "model"
     folder = weft.package(lambda h, x: products(w, h, x), (init, xs[0]), path, targets=target, quantize=quantize)
     if target in packaged.NATIVE:
@@ -131,7 +131,7 @@ def test_steps(quantize: str, target: str, tmp_path_factory: pytest.TempPathFact
     else:
         found = packaged.run(folder, target, [xs], 8, {"y": (torch.float32, (3,))})
     package_checks.assert_close(found[0], expected[0], 5e-6)
-    far = package_checks.loop(lambda h, x: products(w, h, x), init, xs, 8)[1][0]
+    far = package_checks.carry_and_outputs(lambda h, x: products(w, h, x), init, xs, 8)[1][0]
     assert (far - found[0]).abs().max() > 1e-4  # the rounding is seen
 
 
@@ -151,7 +151,7 @@ def test_products_read_one_at_a_time(quantize: str, target: str, tmp_path_factor
         return step
 
     init, xs = torch.zeros(4, 5), torch.randn(6, 5)
-    (expected,) = package_checks.loop(step_of(near, near_rows), init, xs, 6)[1]
+    (expected,) = package_checks.carry_and_outputs(step_of(near, near_rows), init, xs, 6)[1]
     path = tmp_path_factory.mktemp("packages") / "model"
     folder = weft.package(step_of(w, rows), (init, xs[0]), path, targets=target, quantize=quantize)
     if target in packaged.NATIVE:

@@ -264,15 +264,6 @@ _KINDS: list[Callable[[random.Random], tuple[str, Part]]] = [
 ]  # fmt: skip
 
 
-def loop(step: Callable[..., Any], h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
-    """The loop that a scan stands for."""
-    h, ys = h.clone(), []
-    for x in xs.clone():
-        h, y = step(h, x)
-        ys.append(y)
-    return h, torch.stack(ys)
-
-
 def derivatives(how: Callable[..., Any], step: Step, length: int) -> tuple[list[Tensor], ...]:
     """Values, gradients by all inputs, and gradients of a function of these; none where Weft refuses them."""
     generator = torch.Generator().manual_seed(length)

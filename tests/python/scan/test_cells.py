@@ -25,7 +25,7 @@ SIZES = [Size(7, 3, 6), Size(1, 4, 5), Size(4, 1, 8), Size(5, 5, 5), Size(13, 17
 
 
 @contextmanager
-def plain() -> Iterator[None]:
+def without_weft() -> Iterator[None]:
     """The cell without Weft: a Python loop, and PyTorch's own cells in its step."""
     scan = weft.scan
     weft.scan = python_loop
@@ -76,7 +76,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
 @pytest.mark.parametrize("name", CELLS)
 def test_float64_is_the_loop(name: str, size: Size) -> None:
     example = example_of(name, size, torch.float64)
-    with plain():
+    with without_weft():
         expected = results(example)
     weft.reset_stats()
     found = results(example)
@@ -92,7 +92,7 @@ def test_float64_is_the_loop(name: str, size: Size) -> None:
 def test_float32_is_as_near_to_float64_as_the_loop_is(name: str) -> None:
     example = example_of(name, Size(9, 5, 7), torch.float32)
     found = results(example)
-    with plain():
+    with without_weft():
         loop = results(example)
         exact = results(example.to(torch.float64))
     for key, value in exact.items():
@@ -135,7 +135,7 @@ def test_the_minimal_cells_by_associative_scan(cell: Callable[..., Any]) -> None
         wanted = [x, *module.parameters()]
         return [y, last, *torch.autograd.grad((y * y).sum() + last.sum(), wanted)]
 
-    with plain():
+    with without_weft():
         expected = all_of(module.forward)
     for way in (module.forward, module.parallel, module.log_space):
         for found, reference in zip(all_of(way), expected, strict=True):
@@ -166,7 +166,7 @@ def test_masks_drawn_in_the_step_are_the_same_forward_and_backward() -> None:
     cotangent = torch.randn_like(y)
     found = torch.autograd.grad(y, list(module.parameters()), cotangent)
     kept = y == torch.cat([h[None], y[:-1]])
-    with plain():
+    with without_weft():
         expected_y = masked(module, x, h, kept)
     expected = torch.autograd.grad(expected_y, list(module.parameters()), cotangent)
     for value, reference in zip((y, *found), (expected_y, *expected), strict=True):
@@ -196,7 +196,7 @@ def test_eval_mode_is_another_step() -> None:
     module, x = ZoneoutLSTM(3, 8, 0.5, 0.5), torch.randn(6, 4, 3)
     module(x)
     module.eval()
-    with plain():
+    with without_weft():
         expected, _ = module(x)
     for _ in range(2):
         assert distance(module(x)[0], expected) < 1e-6

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import fallen_back, loop
 from step_checks import assert_step, integers, numbers
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
@@ -14,18 +15,6 @@ from torch.autograd import gradcheck, gradgradcheck
 import weft
 
 F64 = torch.float64
-
-
-def plain(step: Callable[..., Any], carry: Any, xs: Any) -> Any:
-    ys = []
-    for slices in zip(*xs, strict=True):
-        carry, y = step(carry, slices)
-        ys.append(y)
-    return carry, torch.stack(ys)
-
-
-def fallen_back() -> list[str]:
-    return list(weft.stats()["fallbacks"])
 
 
 def attend(cache: Tensor, x: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -63,7 +52,7 @@ def test_a_static_cache(name: str, dtype: torch.dtype) -> None:
     cache, keys = numbers((2, 3, 6, 4), dtype), numbers((4, 2, 3, 4), dtype, seed=1)
     found = []
     weft.reset_stats()
-    for how in (weft.scan, plain):
+    for how in (weft.scan, loop):
         leaves = [leaf.clone().requires_grad_() for leaf in (cache, keys)]
         last, ys = how(STEPS[name], leaves[0], (leaves[1], places))
         loss = (last.float() ** 2).sum() + ys.float().sin().sum()
@@ -196,7 +185,7 @@ def test_a_copy_that_would_show_is_left_to_pytorch() -> None:
         weft.reset_stats()
         h = numbers((6, 2))
         torch.testing.assert_close(
-            weft.scan(step, h, places), plain(lambda c, x, step=step: step(c, x[0]), h, (places,))
+            weft.scan(step, h, places), loop(lambda c, x, step=step: step(c, x[0]), h, (places,))
         )
         assert stays == (not fallen_back()), (step, fallen_back())
 

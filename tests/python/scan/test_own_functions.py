@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import loop
 from torch import Tensor
 
 import weft
@@ -57,14 +58,6 @@ class TwoResults(torch.autograd.Function):
 
 
 spike = Spike.apply  # the usual way to use it, by another name
-
-
-def loop(step: Any, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    ys = []
-    for t in range(x.shape[0]):
-        h, y = step(h, x[t])
-        ys.append(y)
-    return h, torch.stack(ys)
 
 
 def leaky(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,6 +135,7 @@ def test_dynamo_leaves_one_to_python_as_it_did_before() -> None:
 
 KEPT = """
 import torch
+from oracles import loop
 
 class Spike(torch.autograd.Function):
     @staticmethod
@@ -165,13 +159,6 @@ def step(v, x):
     v = 0.9 * v + x
     s = spike(v - 0.5)
     return v - s.detach(), s
-
-def loop(step, v, xs):
-    ys = []
-    for x in xs:
-        v, y = step(v, x)
-        ys.append(y)
-    return v, torch.stack(ys)
 
 def gradient(how, step):
     torch.manual_seed(0)
@@ -221,6 +208,7 @@ def test_what_else_a_context_has_is_pytorchs(said: str, run_python: Any) -> None
     """New parts of a Function's context since 2.14 and 2.15 can't be left out: PyTorch's loop runs."""
     script = f"""
 import torch, weft
+from oracles import loop
 
 class Twice(torch.autograd.Function):
     @staticmethod
@@ -236,11 +224,6 @@ class Twice(torch.autograd.Function):
 def step(h, x):
     h = torch.tanh(Twice.apply(h) + x)
     return h, h
-
-def loop(step, h, xs):
-    for x in xs:
-        h, _ = step(h, x)
-    return h, None
 
 def gradient(how):
     torch.manual_seed(0)

@@ -11,26 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.nn.functional as fn
+from oracles import loop
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 import weft
 from weft._base import trees
-
-
-def loop(step: Any, init: Any, xs: Any, reverse: bool = False, length: int | None = None) -> tuple[Any, Any]:
-    """The oracle, written out once more."""
-    leaves, spec = trees.flatten(xs)
-    steps = length if length is not None else next(leaf.shape[0] for leaf in leaves if leaf is not None)
-    carry, ys = init, []
-    for t in reversed(range(steps)) if reverse else range(steps):
-        carry, y = step(carry, pytree.tree_unflatten([None if leaf is None else leaf[t] for leaf in leaves], spec))
-        ys.append(y)
-    if reverse:
-        ys.reverse()
-    _, y_spec = trees.flatten(ys[0])
-    columns = zip(*[trees.flatten(y)[0] for y in ys], strict=True)
-    return carry, pytree.tree_unflatten([torch.stack([torch.as_tensor(v) for v in c]) for c in columns], y_spec)
 
 
 def assert_same(step: Any, init: Any, xs: Any, *wanted: Tensor, native: bool = True, **options: Any) -> None:

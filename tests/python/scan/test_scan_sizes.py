@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from gradient_cases import loop
+from oracles import loop
 from size_cases import FEATURES, PLACES, PROGRAMS, ROWS, SIZES
 from torch import Tensor
 

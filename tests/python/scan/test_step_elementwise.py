@@ -7,6 +7,7 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as fn
+from oracles import loop
 from step_checks import assert_step, integers, numbers
 
 import weft
@@ -262,14 +263,6 @@ def test_the_gradient_of_a_quotient_by_almost_nothing(dtype):
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True)
     assert not weft.stats()["fallbacks"]
-
-
-def loop(step, h, xs):
-    ys = []
-    for x in xs:
-        h, y = step(h, x)
-        ys.append(y)
-    return h, torch.stack(ys)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

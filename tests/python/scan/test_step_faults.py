@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as fn
+from oracles import fallen_back, loop
 from torch import Tensor
 
 import weft
@@ -15,23 +16,11 @@ import weft
 F64 = torch.float64
 
 
-def plain(step: Callable[..., Any], h: Tensor, xs: Any) -> tuple[Tensor, Tensor]:
-    ys = []
-    for x in xs:
-        h, y = step(h, x)
-        ys.append(y)
-    return h, torch.stack(ys)
-
-
-def fallen_back() -> list[str]:
-    return [reason for reason in weft.stats()["fallbacks"] if not reason.startswith("interpreted ")]
-
-
 def assert_like_the_loop(f: Callable[..., Tensor], x: Tensor, *others: Tensor, loops: bool = False) -> None:
     """f(x, *others) in a step, with the others from outside; with `loops` it may be left to PyTorch, for a reason in
     words."""
     found = []
-    for how in (weft.scan, plain):
+    for how in (weft.scan, loop):
         xs = torch.stack([x, x * 0.5, x * 0.25]).detach()
         leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in (xs, torch.ones((), dtype=F64), *others)]
         xs, h, *outside = leaves
@@ -108,7 +97,7 @@ def test_a_sparse_tensor_from_outside(layout: str) -> None:
         lambda h, x: (torch.tanh(sparse.to_dense() @ h + x), h),
     ):
         weft.reset_stats()
-        torch.testing.assert_close(weft.scan(step, h, xs), plain(step, h, xs))
+        torch.testing.assert_close(weft.scan(step, h, xs), loop(step, h, xs))
         assert any("layout" in reason or "strided" in reason for reason in fallen_back()), fallen_back()
 
 
@@ -123,7 +112,7 @@ def test_where_a_tensor_lies_in_memory(gradients: bool) -> None:
         lambda x: (x * 2).as_strided((2,), (2,), 1),
     ):
         found = []
-        for how in (weft.scan, plain):
+        for how in (weft.scan, loop):
             xs = base.clone().requires_grad_(gradients)
 
             def step(h: Tensor, x: Tensor, f: Any = f) -> tuple[Tensor, Tensor]:
@@ -187,7 +176,7 @@ def test_sizes_and_places_by_a_tensor_of_the_sequence() -> None:
 
     for step, xs in ((narrow, starts), (split, torch.tensor([1, 2, 3]))):
         weft.reset_stats()
-        torch.testing.assert_close(weft.scan(step, h, xs), plain(step, h, xs))
+        torch.testing.assert_close(weft.scan(step, h, xs), loop(step, h, xs))
         assert any("depends on values" in r or "depend on values" in r for r in fallen_back()), fallen_back()
 
 
@@ -201,7 +190,7 @@ def test_the_numbers_that_the_loop_draws(dtype: torch.dtype) -> None:
         lambda p: torch.normal(0.5, p),
     ):
         found = []
-        for how in (weft.scan, plain):
+        for how in (weft.scan, loop):
             torch.manual_seed(3)
 
             def step(h: Tensor, x: Tensor, f: Any = f) -> tuple[Tensor, Tensor]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import gradient_cases as cases
 import pytest
 import torch
+from oracles import loop
 from torch import Tensor
 from torch.autograd import grad
 
@@ -60,7 +59,7 @@ def test_random_steps(part):
     for seed in range(part, COUNT, PARTS):
         step = cases.make(seed)
         try:
-            expected = cases.derivatives(cases.loop, step, 3)
+            expected = cases.derivatives(loop, step, 3)
         except RuntimeError:  # autograd can't derive it either
             continue
         before = fallbacks()
@@ -78,11 +77,12 @@ warnings.simplefilter("ignore")
 import torch, weft
 from weft import _C
 import gradient_cases as cases
+from oracles import loop
 _C.inject_gradient_fault({fault!r})
 wrong = 0
 for seed in range(40):
     step = cases.make(seed)
-    expected, found = (cases.derivatives(how, step, 3) for how in (cases.loop, weft.scan))
+    expected, found = (cases.derivatives(how, step, 3) for how in (loop, weft.scan))
     close = [torch.allclose(a, b, rtol=1e-4, atol=1e-4) for us, them in zip(found, expected) for a, b in zip(us, them)]
     wrong += not all(close)
 print(wrong)
@@ -90,12 +90,10 @@ print(wrong)
 
 
 @pytest.mark.parametrize("fault", ["none", "stops", "hooks"])
-def test_a_fault_would_be_seen(fault):
+def test_a_fault_would_be_seen(fault, run_python):
     """The random steps reveal a replay that leaves out parts of the record's graph."""
     program = FAULTY.format(here=str(Path(__file__).parent), fault=fault)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (int(done.stdout) > 0) == (fault != "none")
+    assert (int(run_python(program)) > 0) == (fault != "none")
 
 
 # ---- by all ways in
@@ -168,7 +166,7 @@ WAYS = {
     "scan": weft.scan,
     "checkpoint_scan": weft.checkpoint_scan,
     "while_loop": bounded,
-    "jit": lambda step, h, xs: weft.jit(lambda h, xs: cases.loop(step, h, xs))(h, xs),
+    "jit": lambda step, h, xs: weft.jit(lambda h, xs: loop(step, h, xs))(h, xs),
     "weft": compiled_by("weft"),
     "aot_eager": compiled_by("aot_eager"),
     "inductor": compiled_by("inductor"),
@@ -192,7 +190,7 @@ def first_and_second(how, step, twice):
 def assert_compiled(step, twice=False):
     before = fallbacks()
     found = first_and_second(weft.scan, step, twice)
-    torch.testing.assert_close(found, first_and_second(cases.loop, step, twice))
+    torch.testing.assert_close(found, first_and_second(loop, step, twice))
     assert not reasons(before)
 
 
@@ -200,7 +198,7 @@ def assert_left_to_a_loop(step, *parts, twice=False):
     """Checks that a loop ran, for a reason with these words."""
     before = fallbacks()
     found = quietly(first_and_second, weft.scan, step, twice)
-    torch.testing.assert_close(found, first_and_second(cases.loop, step, twice))
+    torch.testing.assert_close(found, first_and_second(loop, step, twice))
     (told,) = reasons(before)
     assert all(part in told for part in parts), told
 
@@ -211,7 +209,7 @@ def test_every_way_in(step, way):
     torch._dynamo.reset()
     twice = way in ("scan", "checkpoint_scan", "while_loop", "jit") and step is not hooked
     found = quietly(first_and_second, WAYS[way], step, twice)
-    expected = first_and_second(bounded_loop if way == "while_loop" else cases.loop, step, twice)
+    expected = first_and_second(bounded_loop if way == "while_loop" else loop, step, twice)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -343,7 +341,7 @@ def test_hooks_that_no_program_can_have(hook, reason):
     torch.manual_seed(0)
     found = quietly(first_and_second, weft.scan, step, False)
     torch.manual_seed(0)
-    torch.testing.assert_close(found, first_and_second(cases.loop, step, False))
+    torch.testing.assert_close(found, first_and_second(loop, step, False))
     (told,) = reasons(before)
     assert reason in told and "test_step_gradients.py" in told
 
@@ -385,7 +383,7 @@ def test_left_to_a_loop(step, reason):
     with torch.no_grad():
         W.grad = None
     found = quietly(first_and_second, weft.scan, step, False)
-    torch.testing.assert_close(found, first_and_second(cases.loop, step, False))
+    torch.testing.assert_close(found, first_and_second(loop, step, False))
     assert any(reason in told for told in reasons(before)), reasons(before)
     assert W.grad is None or (W.grad.device.type == "cpu" and W.grad.sum().isfinite())
     W.grad = None
@@ -517,11 +515,6 @@ def test_a_hook_on_the_creation_of_nodes_sees_those_of_the_loop(where: str) -> N
         with torch.autograd.graph.node_creation_hook(halve) if where == "around" else contextlib.nullcontext():
             h, _ = how(step, torch.zeros(3, dtype=torch.float64), xs)
         return torch.autograd.grad(h.sum(), xs)[0]
-
-    def loop(step: Any, h: Tensor, xs: Tensor) -> tuple[Tensor, None]:
-        for x in xs:
-            h, _ = step(h, x)
-        return h, None
 
     want = gradient(loop)
     for _ in range(2):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import loop
 from torch import Tensor
 
 import weft
@@ -129,14 +130,6 @@ def test_numbers_in_place(schema: Any) -> None:
         for reason in reasons:
             assert re.search(wanted, reason) and not re.search("meta|device|[Ss]tand-in", reason), reason
     assert tried
-
-
-def loop(step: Any, h: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
-    ys = []
-    for x in xs:
-        h, y = step(h, x)
-        ys.append(y)
-    return h, torch.stack(ys)
 
 
 def test_what_does_not_fit_is_pytorchs_error() -> None:

@@ -59,11 +59,11 @@ def _fresh_state(request):
 
 @pytest.fixture
 def run_python(tmp_path):
-    """Runs a script in a process of its own, with this process's weft; returns what it printed."""
+    """Runs a script in a process of its own, with this process's weft and oracles; returns what it printed."""
 
     def run(script: str, **environment: str) -> str:
-        package = str(Path(weft.__file__).parent.parent)
-        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+        folders = [str(Path(weft.__file__).parent.parent), str(Path(__file__).parent)]
+        path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
         result = subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PYTHONPATH": path, **environment},

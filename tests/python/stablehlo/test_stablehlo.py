@@ -38,7 +38,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
     return (found.double() - expected.double()).abs().max().item() / (scale or 1.0) if expected.numel() else 0.0
 
 
-def check(hlo: StableHLO, outputs: list[Tensor], bound: float) -> None:
+def check_by_xla(hlo: StableHLO, outputs: list[Tensor], bound: float) -> None:
     """Compares results and gradients of inputs that require grad, by XLA, with these outputs and autograd's
     gradients."""
     cotangents = [torch.randn_like(v) if v.is_floating_point() else torch.zeros_like(v) for v in outputs]
@@ -56,7 +56,7 @@ def check(hlo: StableHLO, outputs: list[Tensor], bound: float) -> None:
 
 def check_module(function: Callable[..., Any], *arguments: Any, bound: float) -> None:
     hlo = weft.stablehlo(function, *arguments, gradients=True)
-    check(hlo, pytree.tree_leaves(function(*arguments)), bound)
+    check_by_xla(hlo, pytree.tree_leaves(function(*arguments)), bound)
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -105,10 +105,10 @@ def test_a_recurrent_layer_on_a_packed_sequence(layer: nn.RNNBase, lengths: list
     sequence = packed(lengths, lengths == sorted(lengths, reverse=True))
     hlo = weft.stablehlo(layer, sequence, gradients=True)
     assert hlo.inputs[0] is sequence.data
-    check(hlo, of_packed(layer, sequence), 1e-5)
+    check_by_xla(hlo, of_packed(layer, sequence), 1e-5)
     if not isinstance(layer, nn.LSTM):
         first = torch.randn(layer.num_layers * (1 + layer.bidirectional), len(lengths), 6, requires_grad=True)
-        check(weft.stablehlo(layer, sequence, first, gradients=True), of_packed(layer, sequence, first), 1e-5)
+        check_by_xla(weft.stablehlo(layer, sequence, first, gradients=True), of_packed(layer, sequence, first), 1e-5)
 
 
 def of_packed(layer: nn.RNNBase, *arguments: Any) -> list[Tensor]:
@@ -201,7 +201,7 @@ def test_gradients_of_a_ragged_scan() -> None:
     inputs[1] = torch.tensor([5, 4, 2, 1])
     for direction in ("", "reverse"):
         program = text.replace("REVERSE", direction)
-        check(weft.stablehlo(program, *inputs, gradients=True), weft.call(program, inputs), 1e-12)
+        check_by_xla(weft.stablehlo(program, *inputs, gradients=True), weft.call(program, inputs), 1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
