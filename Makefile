@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 BUILD := build
 FUZZ_BUILD := build-fuzz
 SANITIZE_BUILD := build-sanitize
+REPORTS := $(CURDIR)/out/tests
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
 export JOBS
@@ -96,13 +97,16 @@ compile-setup:
 engine: compile-setup
 	@[ -f $(BUILD)/build.ninja ] || scripts/build.sh $(BUILD) engine
 
+$(REPORTS):
+	@mkdir -p $@
+
 .PHONY: test-unit
-test-unit:
-	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) -E '^guarded_(avx2|generic)$$'
+test-unit: | $(REPORTS)
+	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) -E '^guarded_(avx2|generic)$$' --output-junit $(REPORTS)/ctest.xml
 
 .PHONY: test-golden
-test-golden:
-	@lit -sv $(BUILD)/tests/golden
+test-golden: | $(REPORTS)
+	@lit -sv --xunit-xml-output $(REPORTS)/lit.xml $(BUILD)/tests/golden
 
 .PHONY: test-fuzz
 test-fuzz:
@@ -110,7 +114,11 @@ test-fuzz:
 
 .PHONY: test-python
 test-python:
-	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal
+	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal --junitxml=$(REPORTS)/pytest.xml
+
+.PHONY: test-times
+test-times:  ## where the time of the last `make test` went: a table by suite, and the slowest tests
+	@python scripts/test_times.py --slowest 40 $(REPORTS)/*.xml
 
 # What has found faults in new releases of PyTorch: what of a step autograd sees, operators of higher order, derivatives
 # at ties and bounds, lists of autocast, Dynamo's records.

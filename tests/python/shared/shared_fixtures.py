@@ -78,6 +78,29 @@ def run_python(tmp_path):
     return run
 
 
+_STARTED = pytest.StashKey[float]()
+
+
+def _cpu_seconds() -> float:
+    """Of this process, all its threads, and the processes that it has waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item):
+    item.stash[_STARTED] = _cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    """Notes the CPU time of the test for scripts/test_times.py, fixtures included."""
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu_seconds", round(_cpu_seconds() - item.stash[_STARTED], 3)))
+
+
 def pytest_collection_finish():
     """Keeps garbage collections from looking again at objects imported so far."""
     gc.collect()
