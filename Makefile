@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 BUILD := build
 FUZZ_BUILD := build-fuzz
 SANITIZE_BUILD := build-sanitize
+REPORTS := $(CURDIR)/out/tests
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
 export JOBS
@@ -96,13 +97,16 @@ compile-setup:
 engine: compile-setup
 	@[ -f $(BUILD)/build.ninja ] || scripts/build.sh $(BUILD) engine
 
+$(REPORTS):
+	@mkdir -p $@
+
 .PHONY: test-unit
-test-unit:
-	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) -E '^guarded_(avx2|generic)$$'
+test-unit: | $(REPORTS)
+	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) -E '^guarded_(avx2|generic)$$' --output-junit $(REPORTS)/ctest.xml
 
 .PHONY: test-golden
-test-golden:
-	@lit -sv $(BUILD)/tests/golden
+test-golden: | $(REPORTS)
+	@lit -sv --xunit-xml-output $(REPORTS)/lit.xml $(BUILD)/tests/golden
 
 .PHONY: test-fuzz
 test-fuzz:
@@ -110,13 +114,18 @@ test-fuzz:
 
 .PHONY: test-python
 test-python:
-	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal
+	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal --junitxml=$(REPORTS)/pytest.xml
+
+.PHONY: test-times
+test-times:  ## where the time of the last `make test` went: a table by suite, and the slowest tests
+	@python scripts/test_times.py --slowest 40 $(REPORTS)/*.xml
 
 # What has found faults in new releases of PyTorch: what of a step autograd sees, operators of higher order, derivatives
 # at ties and bounds, lists of autocast, Dynamo's records.
 RELEASES := 2.13.0 2.14.1 2.15.0
-RELEASE_TESTS ?= $(addprefix tests/python/test_, torch_release.py torch_private.py own_functions.py scan.py \
-  higher_order.py step_elementwise.py derivative_points.py device_autocast.py) explanation/tests/python/test_said.py
+RELEASE_TESTS ?= $(addprefix tests/python/, install/test_torch_release.py install/test_torch_private.py \
+  scan/test_own_functions.py scan/test_scan.py control/test_higher_order.py scan/test_step_elementwise.py \
+  compile/test_derivative_points.py autocast/test_device_autocast.py) explanation/tests/python/test_said.py
 
 .PHONY: test-release
 test-release:  ## with TORCH=2.14.1: what has found faults in new releases of PyTorch (RELEASE_TESTS= for all Python tests)
@@ -126,13 +135,13 @@ test-release:  ## with TORCH=2.14.1: what has found faults in new releases of Py
 
 .PHONY: nightly
 nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, packages on emulated microcontrollers and as WebAssembly, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, sanitizers, an hour of fuzzing
-	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/test_random_modules.py
-	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/test_threads.py
-	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/test_stale.py
-	@WEFT_RANDOM_GRADIENTS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/test_step_gradients.py --numprocesses $(JOBS) --dist worksteal
-	@WEFT_RANDOM_STREAMS=400 OMP_NUM_THREADS=1 python -m pytest tests/python/test_streaming.py --numprocesses $(JOBS) --dist worksteal
-	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/test_op_sweep.py tests/python/test_modules_db.py tests/python/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
-	@scripts/setup.sh emulators && python -m pytest tests/python/test_package_*.py
+	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/modules/test_random_modules.py
+	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/operator/test_threads.py
+	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/scan/test_stale.py
+	@WEFT_RANDOM_GRADIENTS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/scan/test_step_gradients.py --numprocesses $(JOBS) --dist worksteal
+	@WEFT_RANDOM_STREAMS=400 OMP_NUM_THREADS=1 python -m pytest tests/python/streaming/test_streaming.py --numprocesses $(JOBS) --dist worksteal
+	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/scan/test_op_sweep.py tests/python/modules/test_modules_db.py tests/python/device/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
+	@scripts/setup.sh emulators && python -m pytest tests/python/packages
 	@WEFT_FUZZ_FILES=500 python -m pytest verification/tests/python/test_formats_fuzz.py
 	@WEFT_RANDOM_STEPS=200 $(BUILD)/tests/weft_unit_tests --gtest_brief=1 --gtest_filter='*Threads*'
 	@WEFT_CORE=zen1 WEFT_PRIVATE_CACHE_KB=64 WEFT_SHARED_CACHE_KB=512 $(BUILD)/tests/weft_unit_tests --gtest_brief=1

@@ -7,4 +7,4 @@ mkdir -p out
 doxygen docs/site/Doxyfile
 python -m sphinx -q -E -W --keep-going -b html -d out/doctrees -c docs/site . out/site
 echo "docs: out/site/index.html"
-WEFT_SITE=out/site python -m pytest tests/python/test_site.py
+WEFT_SITE=out/site python -m pytest tests/python/docs/test_site.py

@@ -46,6 +46,7 @@ step "committed files" committed
 step "clang-format" format
 step "include directions" .venv/bin/python scripts/check_includes.py
 step "import directions" .venv/bin/python scripts/check_imports.py
+step "folder sizes" .venv/bin/python scripts/check_folders.py
 step "private names" .venv/bin/python scripts/check_private_names.py
 step "ruff check" .venv/bin/ruff check .
 step "ruff format" .venv/bin/ruff format --check -q .

@@ -17,7 +17,7 @@ namespace weft {
 ///    it and that thread cannot wait for each other. Nothing is called under such a lock that waits for other threads.
 /// 2. Registered locks are made while the library is loaded, and never destroyed.
 /// 3. A function-local static with a dynamic initialiser has a lock of the compiler's, which cannot be registered. Such
-///    objects are made at load instead, at namespace scope; tests/unit/lazy_statics.sh finds those that are not.
+///    objects are made at load instead, at namespace scope; tests/unit/base/lazy_statics.sh finds those that are not.
 /// 4. std::atomic<std::shared_ptr> has a lock inside, and is not used.
 ///
 /// A lock that belongs to one call (a Run's) is not registered, since a child begins calls of its own. Nor is a lock of

@@ -189,7 +189,7 @@ void run_seed(uint64_t seed) {
   struct Kind {
     weft::DType dtype;
     bool mixed;
-    double tolerance;  // as in tests/unit/engine_random_test.cpp
+    double tolerance;  // as in tests/unit/engine/engine_random_test.cpp
   };
   static constexpr Kind kKinds[] = {{weft::DType::kF64, false, 1e-9}, {weft::DType::kF32, false, 1e-3},
                                     {weft::DType::kF64, true, 2e-2},  {weft::DType::kF32, true, 2e-2},

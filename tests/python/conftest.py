@@ -1,10 +1,16 @@
-"""Fixtures of the tests here."""
+"""Fixtures of the tests here. Modules that tests of several folders import are in the folder shared."""
 
 from __future__ import annotations
 
 import sys
 
-from shared_fixtures import _fresh_state, pytest_collection_finish, run_python  # noqa: F401
+from shared_fixtures import (  # noqa: F401
+    _fresh_state,
+    pytest_collection_finish,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    run_python,
+)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -1,5 +1,11 @@
-"""Fixtures of the tests here; shared_fixtures.py is in tests/python."""
+"""Fixtures of the tests here; shared_fixtures.py is in tests/python/shared."""
 
 from __future__ import annotations
 
-from shared_fixtures import _fresh_state, pytest_collection_finish, run_python  # noqa: F401
+from shared_fixtures import (  # noqa: F401
+    _fresh_state,
+    pytest_collection_finish,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    run_python,
+)

@@ -1,0 +1,39 @@
+"""scripts/check_folders.py finds folders with too many files, and numbers that are too high."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tree_scripts import ROOT, run_script
+
+
+def make(root: Path, files: dict[str, int]) -> None:
+    """A repository with so many files in each folder."""
+    for folder, count in files.items():
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            (root / folder / f"file_{number}").touch()
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run(["git", "-C", str(root), "add", "."], check=True)
+
+
+def test_this_tree_is_clean() -> None:
+    done = run_script("check_folders.py", ROOT)
+    if "not a git repository" in done.stderr:
+        pytest.skip("not a git checkout")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_faults_are_found(tmp_path: Path) -> None:
+    make(tmp_path, {"full": 30, "full/crowded": 31, "src/ir": 33, "pytorch/record": 29, "pytorch/device": 59})
+    (tmp_path / "full/untracked").touch()
+    done = run_script("check_folders.py", tmp_path)
+    assert done.returncode == 1
+    found = done.stdout.splitlines()
+    assert "full/crowded: 31 files, at most 30; part it, as its files belong together" in found
+    assert "src/ir: 33 files, no longer 34; write 33 into ABOVE (scripts/check_folders.py)" in found
+    assert "pytorch/record: 29 files, no longer 34; take it out of ABOVE (scripts/check_folders.py)" in found
+    assert "pytorch/device: 59 files, at most 58; part it, as its files belong together" in found
+    assert not [line for line in found if line.startswith("full:")]

@@ -1,0 +1,107 @@
+"""Fixtures of all tests; the conftest.py of each folder imports them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+# Set before PyTorch reads them, and for the processes that a test starts. Otherwise Inductor would start a pool of
+# compilers, a process that imports all of Inductor, beside each process that imports it. It would also build and load a
+# library for each vector instruction set, to see whether the compiler knows it.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# Threads share work as if nobody else used the cores, although other workers of pytest do: else chance would decide
+# what is tested.
+os.environ.setdefault("WEFT_CONTENTION", "0")
+# Also on PyTorch's builds for CUDA, where the device isn't registered by itself.
+os.environ.setdefault("WEFT_DEVICE", "1")
+
+import torch
+
+import weft
+from weft._base import warn
+
+# Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
+# slices of the scheduler's time, which makes a call thirty times slower. So each has one thread; processes that a test
+# starts have OMP_NUM_THREADS from the Makefile.
+SHARES_CORES = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def heed_interrupts() -> None:
+    """For a child's preexec_fn: SIGINT has its default effect in it, though a shell that started pytest in the
+    background has made pytest, and what it starts, ignore the signal."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_state(request):
+    """The same random numbers for every test, statistics that start at zero, and warnings that nobody has seen.
+
+    Among workers that share cores one test in eight has two threads all the same. They are always the same ones,
+    whatever their folder.
+    """
+    torch.manual_seed(0)
+    weft.reset_stats()
+    weft._C.set_warner(warn.of_fallback, warn.of_fallback_elsewhere)
+    if SHARES_CORES:
+        name = f"{request.node.path.name}::{request.node.nodeid.partition('::')[2]}"
+        torch.set_num_threads(2 if zlib.crc32(name.encode()) % 8 == 0 else 1)
+    yield
+    assert weft._C.enabled(), "a test left weft disabled"
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Runs a script in a process of its own, with this process's weft and oracles; returns what it printed."""
+
+    def run(script: str, **environment: str) -> str:
+        folders = [str(Path(weft.__file__).parent.parent), str(Path(__file__).parent)]
+        path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
+        result = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": path, **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+_STARTED = pytest.StashKey[float]()
+
+
+def _cpu_seconds() -> float:
+    """Of this process, all its threads, and the processes that it has waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item):
+    item.stash[_STARTED] = _cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    """Notes the CPU time of the test for scripts/test_times.py, fixtures included."""
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu_seconds", round(_cpu_seconds() - item.stash[_STARTED], 3)))
+
+
+def pytest_collection_finish():
+    """Keeps garbage collections from looking again at objects imported so far."""
+    gc.collect()
+    gc.freeze()
