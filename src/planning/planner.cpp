@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/division.h"
+#include "planning/bounded_size.h"
 #include "planning/in_place.h"
 #include "planning/last_step.h"
 #include "planning/merge_dims.h"

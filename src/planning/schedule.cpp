@@ -119,23 +119,9 @@ runtime::DimExpr Schedule::expression(const ir::Dim& dim) {
   return result;
 }
 
-ValueId viewed(const Schedule& schedule, ValueId value) {
-  for (auto def = schedule.definition.find(value); def != schedule.definition.end();
-       def = schedule.definition.find(value)) {
-    const Op& op = *def->second;
-    if (schedule.rules.of(op) != Lowering::kView || op.operands.empty()) break;
-    value = op.operands[0];
-  }
-  return value;
-}
-
-ValueId memory_of(const Schedule& schedule, ValueId value) {
-  for (;;) {
-    value = viewed(schedule, value);
-    auto made = schedule.definition.find(value);
-    if (made == schedule.definition.end() || made->second->code != OpCode::kReshape) return value;
-    value = made->second->operands[0];
-  }
+const Op* pack_that_may_be_left_out(const Schedule& schedule, ValueId panels) {
+  auto uses = schedule.packs.find(panels);
+  return uses != schedule.packs.end() && uses->second.may_be_left_out ? schedule.definition.at(panels) : nullptr;
 }
 
 Schedule lower(Program& program, const Target& target) {
