@@ -19,7 +19,7 @@ ValueId memory_of(const LoweredProgram& lowered, ValueId value) {
   for (;;) {
     value = viewed(lowered, value);
     auto made = lowered.definition.find(value);
-    if (made == lowered.definition.end() || made->second->code != ir::OpCode::kReshape) return value;
+    if (made == lowered.definition.end() || !ir::is_alias(made->second->code)) return value;
     value = made->second->operands[0];
   }
 }
