@@ -45,6 +45,7 @@ tidy() {
 step "committed files" committed
 step "clang-format" format
 step "include directions" .venv/bin/python scripts/check_includes.py
+step "op codes" .venv/bin/python scripts/check_op_codes.py
 step "import directions" .venv/bin/python scripts/check_imports.py
 step "folder sizes" .venv/bin/python scripts/check_folders.py
 step "private names" .venv/bin/python scripts/check_private_names.py

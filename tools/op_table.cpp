@@ -21,28 +21,24 @@ constexpr RowNames kRowNames[] = {
 #include "ir/ops.def"
 };
 
-std::string_view name_of(ir::Codegen codegen) {
-  switch (codegen) {
-    case ir::Codegen::kCall:
+std::string_view name_of(ir::Lowering lowering) {
+  switch (lowering) {
+    case ir::Lowering::kCall:
       return "call";
-    case ir::Codegen::kPointwise:
-      return "pointwise";
-    case ir::Codegen::kView:
+    case ir::Lowering::kView:
       return "view";
-    case ir::Codegen::kAlias:
+    case ir::Lowering::kAlias:
       return "alias";
-    case ir::Codegen::kReduction:
-      return "reduction";
-    case ir::Codegen::kProduct:
-      return "product";
-    case ir::Codegen::kRows:
-      return "rows";
-    case ir::Codegen::kJoin:
-      return "join";
-    case ir::Codegen::kScan:
+    case ir::Lowering::kFused:
+      return "fused";
+    case ir::Lowering::kRowCopy:
+      return "row copy";
+    case ir::Lowering::kScan:
       return "scan";
-    case ir::Codegen::kRegions:
-      return "regions";
+    case ir::Lowering::kLoop:
+      return "loop";
+    case ir::Lowering::kControl:
+      return "control";
   }
   return "";
 }
@@ -75,7 +71,7 @@ std::string op_table() {
         fmt::format("{}\t{}\t{}\t{}{}\t{}\t{}\t{}\t{}\n", row.name, row.arity < 0 ? "any" : std::to_string(row.arity),
                     names.op_class, names.type_rule, row.traits.declares ? ", declared" : "",
                     names.vjp_rule == "none" ? "no" : names.vjp_rule, name_of(row.traits.batching),
-                    name_of(row.traits.codegen), stablehlo::lowered_as(static_cast<ir::OpCode>(i)));
+                    name_of(row.traits.lowering), stablehlo::lowered_as(static_cast<ir::OpCode>(i)));
   }
   return text;
 }

@@ -13,7 +13,6 @@ class LazyStorage final : public c10::StorageImpl {
 
   /// The contents: contiguous, of `dtype` and `sizes`. Zeros are recorded if nothing has been written yet.
   const ValueRef& contents();
-  bool has_contents() const { return static_cast<bool>(contents_); }
   void set_contents(ValueRef value);
 
   /// The shape in which the contents are kept: it has as many bytes as the storage. Views made of its dims are read and

@@ -83,9 +83,9 @@ ir::Program Region::finish(std::span<const Value> outputs) {
 bool is_elementwise(const ir::Program& program) {
   std::vector<ir::ValueId> same_everywhere;
   for (const ir::Op& op : program.body.ops) {
-    const bool broadcasts_constant = op.code == ir::OpCode::kBroadcast &&
-                                     std::ranges::find(same_everywhere, op.operands[0]) != same_everywhere.end();
-    if (op.code == ir::OpCode::kConstant || broadcasts_constant) {
+    const bool broadcasts_constant =
+        ir::is_repeated(op.code) && std::ranges::find(same_everywhere, op.operands[0]) != same_everywhere.end();
+    if (ir::is_constant(op.code) || broadcasts_constant) {
       same_everywhere.push_back(op.results[0]);
     } else if (op.code != ir::OpCode::kCustomVjp && ir::info(op.code).op_class != ir::OpClass::kElementwise) {
       return false;
@@ -99,7 +99,8 @@ namespace {
 bool has_symbolic_weights(const ir::Program& program, const ir::Block& block) {
   return std::ranges::any_of(block.ops, [&](const ir::Op& op) {
     auto is_symbolic = [](const ir::Dim& dim) { return !dim.is_constant(); };
-    return (op.code == ir::OpCode::kMatmul && std::ranges::any_of(program.type(op.operands[1]).shape, is_symbolic)) ||
+    const ir::ValueId weights = ir::weights_of(op);
+    return (weights != ir::kNoValue && std::ranges::any_of(program.type(weights).shape, is_symbolic)) ||
            std::ranges::any_of(op.regions,
                                [&](const ir::Block& region) { return has_symbolic_weights(program, region); });
   });

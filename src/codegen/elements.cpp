@@ -6,7 +6,6 @@
 namespace weft::codegen {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -26,7 +25,7 @@ void Elements::at_row(Value* row, const std::function<bool(ValueId root)>& among
   std::erase_if(scalars_, is_among);
   RowIndex index(frame_, stage_.domain, row);
   for (const Op* op : stage_.ops) {
-    if (ir::traits_of(op->code).codegen == ir::Codegen::kProduct) continue;
+    if (planning::is_stage_product(*op)) continue;
     for (ValueId operand : op->operands) prepare(operand, index, among);
   }
 }
@@ -35,7 +34,7 @@ std::vector<planning::View> Elements::astride_lines() const {
   std::vector<planning::View> views;
   std::set<ViewKey> seen;
   for (const Op* op : stage_.ops) {
-    if (ir::traits_of(op->code).codegen == ir::Codegen::kProduct) continue;
+    if (planning::is_stage_product(*op)) continue;
     for (ValueId operand : op->operands) {
       const planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
       if (in_stage_.contains(view.root) || is_constant(view.root) || !planning::has_columns(view, stage_.rank))
@@ -79,7 +78,7 @@ void Elements::prepare(ValueId operand, RowIndex& index, const std::function<boo
 
 bool Elements::is_constant(ValueId value) const {
   auto def = frame_.schedule.definition.find(value);
-  return def != frame_.schedule.definition.end() && def->second->code == OpCode::kConstant;
+  return def != frame_.schedule.definition.end() && ir::is_constant(def->second->code);
 }
 
 void Elements::at_column(Value* column) {
@@ -109,7 +108,7 @@ Value* Elements::read(ValueId operand) {
 }
 
 void Elements::emit(const Op& op) {
-  if (op.code == OpCode::kConcat) return store_concat(op);
+  if (ir::is_join(op.code)) return store_concat(op);
   std::vector<Value*> operands;
   for (ValueId operand : op.operands) operands.push_back(read(operand));
   ValueId result = op.results[0];

@@ -59,7 +59,7 @@ Value* Frame::address(ir::ValueId value) {
   if (auto found = memory.find(value); found != memory.end()) return found->second;
   if (auto found = schedule.buffer.find(value); found != schedule.buffer.end()) return buffer(found->second);
   auto definition = schedule.definition.find(value);
-  internal_check(definition != schedule.definition.end() && definition->second->code == ir::OpCode::kReshape,
+  internal_check(definition != schedule.definition.end() && ir::is_alias(definition->second->code),
                  "value %{} has no memory", value);
   return address(definition->second->operands[0]);
 }

@@ -3,6 +3,10 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "codegen/half.h"
 #include "codegen/isa.h"
 #include "codegen/library_math.h"
@@ -220,10 +224,11 @@ Value* emit<OpCode::kMinimum>(const Site& site) {
 using Emitter = Value* (*)(const Site&);
 
 /// emit() of a pointwise op; null for others. Casts and selects are emitted apart, since their operands differ in type.
-template <OpCode code, ir::OpTraits traits>
+template <OpCode code, ir::OpClass op_class, ir::OpTraits traits>
 constexpr Emitter emitter_of() {
   constexpr bool kIsApart = code == OpCode::kCast || code == OpCode::kSelect;
-  if constexpr (code == OpCode::kRem || (traits.codegen == ir::Codegen::kPointwise && !traits.by_library && !kIsApart))
+  constexpr bool kIsPointwise = op_class == ir::OpClass::kElementwise && !traits.by_library;
+  if constexpr (code == OpCode::kRem || (kIsPointwise && !kIsApart))
     return &emit<code>;
   else
     return nullptr;
@@ -235,10 +240,29 @@ constexpr auto kEmitters = [] {
   using namespace ir::traits;  // NOLINT(google-build-using-namespace)
   return std::to_array<Emitter>({
 #define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, interpreter, traits) \
-  emitter_of<OpCode::k##Enum, traits>(),
+  emitter_of<OpCode::k##Enum, OpClass::k##Class, traits>(),
 #include "ir/ops.def"
   });
 }();
+
+constexpr std::string_view kLibraryFunctions[] = {
+#define WEFT_SCALAR_FUNCTION(name, ...) #name,
+#include "runtime/scalar_functions.def"
+};
+
+constexpr bool is_in_library(std::string_view op) {
+  return std::ranges::find(kLibraryFunctions, op) != std::end(kLibraryFunctions);
+}
+
+// The words of ops.def.
+namespace library_ops {
+using namespace ir;          // NOLINT(google-build-using-namespace)
+using namespace ir::traits;  // NOLINT(google-build-using-namespace)
+#define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, interpreter, traits) \
+  static_assert(!OpTraits(traits).by_library || is_in_library(text),                \
+                text " begins with kLibrary and has no row in runtime/scalar_functions.def");
+#include "ir/ops.def"
+}  // namespace library_ops
 
 /// `number` rounded to f32, then to the 16-bit type.
 double half_constant(double number, DType dtype) {

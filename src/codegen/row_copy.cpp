@@ -9,7 +9,6 @@ namespace weft::codegen {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -21,9 +20,9 @@ class RowCopy {
   void emit(Value* row) {
     row_ = row;
     start_ = frame_.i64(0);
-    if (op_.code == OpCode::kPad) append_zeros(size_attr(op_, "low"));
+    if (!ir::is_join(op_.code)) append_zeros(size_attr(op_, "low"));
     for (ValueId part : op_.operands) append(part);
-    if (op_.code == OpCode::kPad) append_zeros(size_attr(op_, "high"));
+    if (!ir::is_join(op_.code)) append_zeros(size_attr(op_, "high"));
   }
 
  private:

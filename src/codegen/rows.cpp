@@ -17,7 +17,6 @@ namespace weft::codegen {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 using planning::is_reduction;
@@ -28,8 +27,6 @@ constexpr int64_t kLongProduct = 96;  // multiply-adds a number, which hide aski
 /// Of left operands in one chunk of rows, whose products go over all panels: half of a core's own cache, since all
 /// weights are read again for each chunk, often from a distant cache.
 int64_t chunk_bytes() { return runtime::private_cache_bytes() / 2; }
-
-bool is_product(const Op& op) { return ir::traits_of(op.code).codegen == ir::Codegen::kProduct; }
 
 /// A product of the stage, with its tile on the stack.
 struct Product {
@@ -67,7 +64,7 @@ class RowStage {
           return tile_vector(products_.at(view.root), view.start.empty() ? 0 : view.start.back() / width);
         }) {
     for (const Op* op : stage.ops)
-      if (is_product(*op)) add_product(*op);
+      if (planning::is_stage_product(*op)) add_product(*op);
   }
 
   void emit(Value* first, Value* last, bool alone) {
@@ -142,7 +139,7 @@ class RowStage {
   Value* neutral(const Op& op) {
     DType dtype = frame_.type(op.results[0]).dtype;
     llvm::Type* type = vector_of(register_type(b_, dtype), stage_.lanes);
-    if (op.code == OpCode::kReduceSum) return llvm::Constant::getNullValue(type);
+    if (ir::is_sum(op.code)) return llvm::Constant::getNullValue(type);
     if (is_floating(dtype)) return llvm::ConstantFP::getInfinity(type, true);
     if (dtype == DType::kBool) return llvm::Constant::getNullValue(type);
     return llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(static_cast<unsigned>(8 * size_of(dtype))));
@@ -150,7 +147,7 @@ class RowStage {
 
   Value* combine(const Op& op, Value* x, Value* y) {
     bool real = x->getType()->isFPOrFPVectorTy();
-    if (op.code == OpCode::kReduceSum) {
+    if (ir::is_sum(op.code)) {
       if (frame_.type(op.results[0]).dtype == DType::kBool) return b_.CreateOr(x, y);
       return real ? b_.CreateFAdd(x, y) : b_.CreateAdd(x, y);
     }
@@ -339,7 +336,7 @@ class RowStage {
   void emit_element(Value* column) {
     elements_.at_column(column);
     for (const Op* op : stage_.ops) {
-      if (is_product(*op))
+      if (planning::is_stage_product(*op))
         store_product(*op);
       else if (is_reduction(*op))
         add_to_reduction(*op);

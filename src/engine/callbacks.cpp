@@ -18,7 +18,7 @@ class Interpreted {
       : schedule_(schedule), program_(*schedule.program), op_(op) {
     reason_ = std::string(info(op.code).name);
     if (op.code == OpCode::kScan) reason_ += ": " + schedule.rules.decision(op).reason;
-    reason_ = op.code == OpCode::kExtern ? "" : "interpreted " + reason_;
+    reason_ = ir::traits_of(op.code).calls_out ? "" : "interpreted " + reason_;
   }
 
   bool operator()(const CallContext& context, std::string&) const {

@@ -236,7 +236,7 @@ class Parser : private SizeParser {
     } else {
       if (token_.kind == TokenKind::kValue) op.operands = parse_values();
       if (is_punct('{')) parse_attrs(op.attrs);
-      if (*code == OpCode::kConstant) widen_constant(op, word);
+      if (is_constant(*code)) widen_constant(op, word);
     }
     finish(op, word, names);
     block.ops.push_back(std::move(op));

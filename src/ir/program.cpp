@@ -16,6 +16,18 @@ constexpr auto kInfos = [] {
   });
 }();
 
+/// What a row may not leave out, or say in two ways.
+constexpr bool is_whole(const OpInfo& row) {
+  const OpTraits& traits = row.traits;
+  const bool is_elementwise = row.op_class == OpClass::kElementwise;
+  if (traits.fails == Fails::kUnsaid) return false;
+  if (is_elementwise != (traits.rows == Rows::kAlways)) return false;
+  if (is_elementwise && traits.lowering != Lowering::kFused) return false;
+  return !traits.by_library || is_elementwise;
+}
+static_assert(std::ranges::all_of(kInfos, is_whole),
+              "a row of ops.def doesn't say when its op may fail, or is Elementwise without kPointwise or kLibrary");
+
 /// Never destroyed: used until the process ends.
 const auto& names = *[] {
   auto* map = new std::unordered_map<std::string_view, OpCode>;
@@ -43,6 +55,17 @@ Fails fails(const Program& program, const Op& op) {
     for (const Op& each : region.ops)
       if (fails(program, each) != Fails::kNever) return Fails::kAnyTime;
   return when;
+}
+
+std::optional<double> constant_value(const Op& op) {
+  if (!is_constant(op.code)) return std::nullopt;
+  return op.attr<double>("value");
+}
+
+ValueId weights_of(const Op& op) {
+  const int table = traits_of(op.code).table;
+  if (table < 0 || info(op.code).op_class != OpClass::kProduct) return kNoValue;
+  return op.operands[static_cast<size_t>(table)];
 }
 
 std::vector<size_t> summed_dims(const Op& product, size_t rank) {

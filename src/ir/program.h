@@ -36,22 +36,41 @@ struct OpInfo {
 };
 const OpInfo& info(OpCode code);
 inline const OpTraits& traits_of(OpCode code) { return info(code).traits; }
+inline Elements elements_of(OpCode code) { return traits_of(code).elements; }
+/// One number as all elements; constant_value() says which.
+inline bool is_constant(OpCode code) { return code == OpCode::kConstant; }
+/// A range of the operand along a dim.
+inline bool is_range(OpCode code) { return elements_of(code) == Elements::kRange; }
+/// The operand repeated along further dims.
+inline bool is_repeated(OpCode code) { return elements_of(code) == Elements::kRepeated; }
+/// The same memory under another shape.
+inline bool is_alias(OpCode code) { return traits_of(code).lowering == Lowering::kAlias; }
+/// The operands one behind the other.
+inline bool is_join(OpCode code) { return traits_of(code).is_join; }
+/// The sum over the attribute `dims`.
+inline bool is_sum(OpCode code) { return info(code).op_class == OpClass::kReduction && traits_of(code).sums; }
 /// The op of that text name; empty when there is none.
 std::optional<OpCode> op_named(std::string_view name);
 
+/// An index into Program::values. Ids are never reused; a value is defined once (SSA).
+using ValueId = uint32_t;
+inline constexpr ValueId kNoValue = ~ValueId{0};
+
 struct Op;
+/// The operand of a product that every row of the result reads as a whole; kNoValue for other ops.
+ValueId weights_of(const Op& op);
+
 /// The dims of a product's first operand (of rank `rank`) that it sums over. The product of their sizes is how many
 /// multiplications one element of the result takes. Empty for other ops.
 std::vector<size_t> summed_dims(const Op& product, size_t rank);
+
+/// The number that all elements of the result are, if the op is a constant.
+std::optional<double> constant_value(const Op& op);
 
 struct Program;
 /// When the op, or one in its regions, may find an error while it runs: an index that is out of range, an integer
 /// divided by zero, what an operator of PyTorch's raises.
 Fails fails(const Program& program, const Op& op);
-
-/// An index into Program::values. Ids are never reused; a value is defined once (SSA).
-using ValueId = uint32_t;
-inline constexpr ValueId kNoValue = ~ValueId{0};
 
 /// An attribute. Floats print losslessly (`0.1`, `inf`, `nan`), dims as `dim(2*T)`, so that parse(print(p)) == p.
 /// An op's type rule lists its attributes and refuses others. Annotations are allowed beside them (is_annotation).

@@ -4,18 +4,36 @@
 
 namespace weft::ir {
 
-/// How code generation lowers an op. LoweringRules (planning/lowering.h) takes kCall for the cases that a way lacks.
-enum class Codegen : uint8_t {
-  kCall,       ///< a kernel of the runtime, else the interpreter's, which the statistics count
-  kPointwise,  ///< element by element, in the registers of a loop nest
-  kView,       ///< no code: readers of the result read the operand's elements in place
-  kAlias,      ///< no code: the same memory under another shape
-  kReduction,  ///< in a loop nest, row by row; only a reduction over the last dim
-  kProduct,    ///< the micro-kernel of packed products
-  kRows,       ///< rows copied beside zeros
-  kJoin,       ///< rows copied beside others; parts of equal width in a loop nest
-  kScan,       ///< a loop in machine code, or its region's stages step by step
-  kRegions     ///< regions with stages of their own
+/// How an op is lowered. A row of ops.def names the best way that there is for the op; planning::LoweringRules says
+/// which one an op of a program gets, and takes kCall for the cases that a way lacks.
+enum class Lowering : uint8_t {
+  kCall,     ///< a stage of its own: a kernel of the runtime, else the interpreter's, which the statistics count
+  kView,     ///< no code: readers of the result address the operand's elements
+  kAlias,    ///< no code: the operand's memory under another shape
+  kFused,    ///< part of a stage with a domain: elementwise ops, sums over the last dim, products by micro-kernels
+  kRowCopy,  ///< a stage of its own: rows copied beside others (is_join) or zeros; parts of equal width are kFused
+  kScan,     ///< a stage of its own: one function of machine code with the loop in it
+  kLoop,     ///< a scan whose region has stages of its own, which run step by step
+  kControl   ///< cond, while: a stage whose regions have stages of their own
+};
+
+/// Which elements of its first operand a result holds, and where.
+enum class Elements : uint8_t {
+  kComputed,  ///< other elements than the operand's
+  kSame,      ///< all of them, each in its place
+  kRange,     ///< along the attribute `dim`, those from `start` to before `limit`
+  kRepeated,  ///< all of them, along further dims again: operand dim i is result dim `dims[i]`
+  kReshaped,  ///< all of them, in order, under another shape
+  kPermuted,  ///< all of them: result dim i is operand dim `perm[i]`
+  kReversed   ///< all of them, along the attribute `dim` backwards
+};
+
+/// Whether an elementwise op adds or subtracts its operands, so that a carry that it is done to in each step is a
+/// running sum.
+enum class Adds : int8_t {
+  kNo,
+  kSum,        ///< a + b
+  kDifference  ///< a - b
 };
 
 /// Row independence: when row i of a result (its element i of dim 0) depends on row i only of the operands that have
@@ -81,19 +99,24 @@ enum class FailsWhere : uint8_t {
 /// What phases ask about an op: the last column of its row in ops.def. Each default opts out: it is right for any op,
 /// though slow.
 struct OpTraits {
-  Codegen codegen = Codegen::kCall;
+  Lowering lowering = Lowering::kCall;
+  Elements elements = Elements::kComputed;
   Rows rows = Rows::kNever;
   Batching batching = Batching::kNone;
   Contracts contracts = Contracts::kNothing;
   Cost cost = Cost::kDear;
   Fails fails = Fails::kUnsaid;
   FailsWhere fails_where = FailsWhere::kEverywhere;
+  Adds adds = Adds::kNo;
   bool declares = false;   ///< the result's type does not follow from the operands: builders and text must declare it
   bool is_linear = false;  ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
   bool sums = false;       ///< an element of the result is a sum of many: 16-bit types accumulate in f32
+  bool is_join = false;    ///< the result is the operands, one behind the other along the attribute `dim`
+  bool spreads = false;    ///< the result is known from fewer bytes than its own: an operand between zeros, or repeated
   bool may_move =
       false;  ///< cheap movement, in which the copies that `roll` makes a loop of may differ (rolling/op_sequence.h)
   bool by_library = false;  ///< a function of runtime/scalar_functions.def, named as the op, which f64 calls
+  bool calls_out = false;   ///< runs in PyTorch, by the attribute `call`
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
   int8_t updated = -1;      ///< the operand in whose memory the result may be made: what the op doesn't replace stays
@@ -101,84 +124,38 @@ struct OpTraits {
   /// stage's size, and so LLVM's time.
   uint8_t instructions = 1, instructions_f64 = 1, instructions_int = 1;
 
-  // Each returns the traits with one trait changed, for ops.def.
-  constexpr OpTraits by(Codegen how) const {
+  /// These traits with one trait changed. Each function below is a word of ops.def.
+  template <typename T>
+  constexpr OpTraits with(T OpTraits::* trait, T value) const {
     OpTraits changed = *this;
-    changed.codegen = how;
+    changed.*trait = value;
     return changed;
   }
-  constexpr OpTraits rows_if(Rows rule) const {
-    OpTraits changed = *this;
-    changed.rows = rule;
-    return changed;
-  }
-  constexpr OpTraits batched(Batching rule) const {
-    OpTraits changed = *this;
-    changed.batching = rule;
-    return changed;
-  }
-  constexpr OpTraits sums_over(Contracts dims) const {
-    OpTraits changed = *this;
-    changed.contracts = dims;
-    return changed;
-  }
-  constexpr OpTraits costs(Cost what) const {
-    OpTraits changed = *this;
-    changed.cost = what;
-    return changed;
-  }
+  constexpr OpTraits by(Lowering how) const { return with(&OpTraits::lowering, how); }
+  constexpr OpTraits holds(Elements which) const { return with(&OpTraits::elements, which); }
+  constexpr OpTraits rows_if(Rows rule) const { return with(&OpTraits::rows, rule); }
+  constexpr OpTraits batched(Batching rule) const { return with(&OpTraits::batching, rule); }
+  constexpr OpTraits sums_over(Contracts dims) const { return with(&OpTraits::contracts, dims); }
+  constexpr OpTraits costs(Cost what) const { return with(&OpTraits::cost, what); }
   constexpr OpTraits fail(Fails when, FailsWhere where = FailsWhere::kEverywhere) const {
-    OpTraits changed = *this;
-    changed.fails = when;
-    changed.fails_where = where;
-    return changed;
+    return with(&OpTraits::fails, when).with(&OpTraits::fails_where, where);
   }
-  constexpr OpTraits declared() const {
-    OpTraits changed = *this;
-    changed.declares = true;
-    return changed;
-  }
-  constexpr OpTraits linear() const {
-    OpTraits changed = *this;
-    changed.is_linear = true;
-    return changed;
-  }
-  constexpr OpTraits accumulates() const {
-    OpTraits changed = *this;
-    changed.sums = true;
-    return changed;
-  }
-  constexpr OpTraits moves() const {
-    OpTraits changed = *this;
-    changed.may_move = true;
-    return changed;
-  }
-  constexpr OpTraits calls_library() const {
-    OpTraits changed = *this;
-    changed.by_library = true;
-    return changed;
-  }
-  constexpr OpTraits exact16() const {
-    OpTraits changed = *this;
-    changed.is_exact16 = true;
-    return changed;
-  }
-  constexpr OpTraits reads_whole(int8_t operand) const {
-    OpTraits changed = *this;
-    changed.table = operand;
-    return changed;
-  }
-  constexpr OpTraits in_place(int8_t operand) const {
-    OpTraits changed = *this;
-    changed.updated = operand;
-    return changed;
-  }
+  constexpr OpTraits adding(Adds what) const { return with(&OpTraits::adds, what); }
+  constexpr OpTraits declared() const { return with(&OpTraits::declares, true); }
+  constexpr OpTraits linear() const { return with(&OpTraits::is_linear, true); }
+  constexpr OpTraits accumulates() const { return with(&OpTraits::sums, true); }
+  constexpr OpTraits joins() const { return with(&OpTraits::is_join, true); }
+  constexpr OpTraits spread() const { return with(&OpTraits::spreads, true); }
+  constexpr OpTraits moves() const { return with(&OpTraits::may_move, true); }
+  constexpr OpTraits calls_library() const { return with(&OpTraits::by_library, true); }
+  constexpr OpTraits calls_pytorch() const { return with(&OpTraits::calls_out, true); }
+  constexpr OpTraits exact16() const { return with(&OpTraits::is_exact16, true); }
+  constexpr OpTraits reads_whole(int8_t operand) const { return with(&OpTraits::table, operand); }
+  constexpr OpTraits in_place(int8_t operand) const { return with(&OpTraits::updated, operand); }
   constexpr OpTraits takes(uint8_t real, uint8_t f64, uint8_t integer) const {
-    OpTraits changed = *this;
-    changed.instructions = real;
-    changed.instructions_f64 = f64;
-    changed.instructions_int = integer;
-    return changed;
+    return with(&OpTraits::instructions, real)
+        .with(&OpTraits::instructions_f64, f64)
+        .with(&OpTraits::instructions_int, integer);
   }
   constexpr OpTraits takes(uint8_t any) const { return takes(any, any, any); }
 };
@@ -190,7 +167,7 @@ inline constexpr OpTraits kOther;  ///< opts out of everything
 /// Has a result whatever its operands hold.
 inline constexpr OpTraits kTotal = kOther.fail(Fails::kNever);
 inline constexpr OpTraits kPointwise =
-    kTotal.by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
+    kTotal.by(Lowering::kFused).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
 /// An elementwise function of the C library. In f32 most are inline (codegen/library_math.h); for the others operands
 /// go through memory.
 inline constexpr OpTraits kLibrary = kPointwise.calls_library().costs(Cost::kDear).takes(8);

@@ -59,9 +59,8 @@ void copy_results(ir::Program& program, size_t states) {
     if (std::ranges::find(program.body.args, value) != program.body.args.end()) return true;
     const auto maker = std::ranges::find_if(
         program.body.ops, [&](const ir::Op& op) { return std::ranges::find(op.results, value) != op.results.end(); });
-    constexpr OpCode kViews[] = {OpCode::kConstant, OpCode::kBroadcast, OpCode::kSlice,
-                                 OpCode::kReshape,  OpCode::kTranspose, OpCode::kReverse};
-    return std::ranges::find(kViews, maker->code) != std::end(kViews);
+    const ir::Elements elements = ir::elements_of(maker->code);
+    return ir::is_constant(maker->code) || (elements != ir::Elements::kComputed && elements != ir::Elements::kSame);
   };
   std::vector<ValueId> results = program.body.results;
   std::map<ValueId, ValueId> copies;  // of which outputs may share one with a state
@@ -105,7 +104,7 @@ void Bound::index() {
   is_constant_.assign(program_.values.size(), false);
   for (const auto& [value, array] : constants_) is_constant_[value] = true;
   for (const ir::Op& op : program_.body.ops) {
-    bool constant = op.regions.empty() && op.code != OpCode::kExtern;
+    bool constant = op.regions.empty() && !ir::traits_of(op.code).calls_out;
     for (ValueId operand : op.operands) constant = constant && is_constant_[operand];
     for (ValueId result : op.results) {
       makers_[result] = &op;
@@ -140,7 +139,7 @@ const Array& Bound::constant(ValueId value) const {
 
 double Bound::element(ValueId value, std::vector<int64_t> at) const {
   const ir::Op* op = makers_[value];
-  if (op != nullptr && op->code == OpCode::kBroadcast) {
+  if (op != nullptr && ir::is_repeated(op->code)) {
     std::vector<int64_t> inner;
     for (int64_t dim : op->attr<std::vector<int64_t>>("dims")) inner.push_back(at[static_cast<size_t>(dim)]);
     return element(op->operands[0], inner);

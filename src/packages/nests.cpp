@@ -9,7 +9,6 @@
 namespace weft::packages {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -209,7 +208,7 @@ void Emitter::emit_parts(const Op& op) {
   buffers_[whole] = in_state(whole, reserve(whole, shape.empty() ? 1 : shape.back()));
   std::vector<Coordinate> origin(shape.size());
   const auto put = [&](ValueId part) { emit_part(part, whole, {&buffers_.at(whole), 1}, origin); };
-  if (op.code == OpCode::kConcat) {
+  if (ir::is_join(op.code)) {
     const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
     for (ValueId part : op.operands) {
       put(part);
@@ -218,7 +217,7 @@ void Emitter::emit_parts(const Op& op) {
     return;
   }
   const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
-  if (op.code == OpCode::kPad) {
+  if (ir::traits_of(op.code).lowering == ir::Lowering::kRowCopy) {
     put(ir::kNoValue);
     origin[dim].offset = ir::size_attr(op, "low").constant();
     put(op.operands[0]);

@@ -30,7 +30,6 @@ int64_t longest(const auto& sum) {
 }  // namespace
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -55,13 +54,13 @@ void Emitter::add_leaves(ValueId value, const Place& place, bool top, Sum& sum) 
     return;
   }
   const bool own = top || !current_.contains(value);  // a value of the nest is a sum of its own
-  if (!loads && own && op->code == OpCode::kAdd && (top || is_read_apart(value))) {
+  if (!loads && own && ir::traits_of(op->code).adds == ir::Adds::kSum && (top || is_read_apart(value))) {
     for (ValueId operand : op->operands) add_leaves(operand, place, false, sum);
     return;
   }
-  if (!loads && own && (op->code == OpCode::kSlice || op->code == OpCode::kReshape)) {
+  if (!loads && own && (ir::is_range(op->code) || ir::is_alias(op->code))) {
     std::optional<Place> moved = place;
-    if (op->code == OpCode::kReshape)
+    if (ir::is_alias(op->code))
       moved = reshaped(*op, place);
     else
       moved->at[static_cast<size_t>(op->attr<int64_t>("dim"))].offset += op->attr<int64_t>("start");
@@ -82,7 +81,7 @@ bool Emitter::is_packable(ValueId value, const Place& place) const {
   const Op* op = step_.op_of(value);
   for (size_t i = 0; i < place.at.size(); ++i) {
     if (static_cast<int64_t>(i) == place.lane || place.at[i].base == nullptr) continue;
-    if (op == nullptr || op->code != OpCode::kBroadcast) return false;
+    if (op == nullptr || !ir::is_repeated(op->code)) return false;
     if (std::ranges::count(op->attr<std::vector<int64_t>>("dims"), static_cast<int64_t>(i)) > 0) return false;
   }
   return place.lane >= 0;
@@ -96,7 +95,7 @@ bool Emitter::is_read_apart(ValueId value) const {
     for (ValueId operand : op.operands)
       if (operand == value) {
         ++readers;
-        slices = slices && op.code == OpCode::kSlice;
+        slices = slices && ir::is_range(op.code);
       }
   return readers <= 1 || slices;
 }

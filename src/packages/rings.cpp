@@ -9,7 +9,6 @@ namespace weft::packages {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -19,7 +18,7 @@ constexpr int64_t kLeast = 4;
 /// Whether the value is the rows first..last of the state, in this dim.
 bool is_slice_of(const Bound& step, ValueId value, ValueId state, int64_t dim, int64_t first, int64_t last) {
   const Op* op = step.op_of(value);
-  return op != nullptr && op->code == OpCode::kSlice && op->operands[0] == state && op->attr<int64_t>("dim") == dim &&
+  return op != nullptr && ir::is_range(op->code) && op->operands[0] == state && op->attr<int64_t>("dim") == dim &&
          op->attr<int64_t>("start") == first &&
          sizes_of(step.program(), value)[static_cast<size_t>(dim)] == last - first;
 }
@@ -30,7 +29,7 @@ std::optional<Ring> ring_of(const Bound& step, size_t state) {
   const ir::Program& program = step.program();
   const ValueId old = program.body.args[state], made = program.body.results[state];
   const Op* op = step.op_of(made);
-  if (op == nullptr || op->code != OpCode::kConcat || op->operands.size() < 2) return std::nullopt;
+  if (op == nullptr || !ir::is_join(op->code) || op->operands.size() < 2) return std::nullopt;
   const int64_t dim = op->attr<int64_t>("dim");
   const std::vector<int64_t> sizes = sizes_of(program, old);
   if (std::ranges::find(sizes, 0) != sizes.end()) return std::nullopt;

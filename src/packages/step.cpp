@@ -7,7 +7,6 @@
 namespace weft::packages {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -79,7 +78,7 @@ bool Emitter::needs_stage(ValueId input) const {
   return std::ranges::any_of(program_.body.ops, [&](const Op& op) {
     if (std::ranges::find(op.operands, input) == op.operands.end()) return false;
     const bool is_left = is_product(step_, op) && op.operands[1] != input;
-    return !is_left && !(op.code == OpCode::kConcat && !tasks_.task_of.contains(op.results[0]));
+    return !is_left && !(ir::is_join(op.code) && !tasks_.task_of.contains(op.results[0]));
   });
 }
 

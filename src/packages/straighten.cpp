@@ -30,7 +30,7 @@ class Straightener {
         scan(op, map);
       else if (op.code == OpCode::kCond)
         cond(op, map);
-      else if (op.code == OpCode::kSlice)
+      else if (ir::is_range(op.code))
         slice(op, map);
       else
         builder_.block().ops.push_back(passes::clone(program_, op, map));
@@ -90,7 +90,7 @@ class Straightener {
   const Op* reshape_of(ValueId value) {
     const std::vector<Op>& ops = builder_.block().ops;
     for (; indexed_ < ops.size(); ++indexed_)
-      if (ops[indexed_].code == OpCode::kReshape) reshapes_[ops[indexed_].results[0]] = indexed_;
+      if (ir::is_alias(ops[indexed_].code)) reshapes_[ops[indexed_].results[0]] = indexed_;
     const auto found = reshapes_.find(value);
     return found == reshapes_.end() ? nullptr : &ops[found->second];
   }

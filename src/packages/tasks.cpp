@@ -5,18 +5,19 @@
 namespace weft::packages {
 namespace {
 
+using ir::Elements;
 using ir::Op;
 using ir::OpCode;
 using ir::ValueId;
 
 /// Ops whose result is the operand's elements in another order, or fewer or more of them.
-bool is_view(OpCode code) {
-  return code == OpCode::kBroadcast || code == OpCode::kReshape || code == OpCode::kSlice ||
-         code == OpCode::kTranspose || code == OpCode::kReverse || code == OpCode::kCopy ||
-         code == OpCode::kStopGradient;
-}
+bool is_view(OpCode code) { return ir::elements_of(code) != Elements::kComputed; }
 
-bool is_parts(OpCode code) { return code == OpCode::kConcat || code == OpCode::kPad || code == OpCode::kDynamicUpdate; }
+/// Ops whose result is their operands, or zeros, each in a place of its own.
+bool is_parts(OpCode code) {
+  const ir::OpTraits& traits = ir::traits_of(code);
+  return traits.lowering == ir::Lowering::kRowCopy || traits.updated >= 0;
+}
 
 /// Computing it twice costs more than memory does.
 bool is_dear(const Bound& step, const Op& op) {
@@ -66,7 +67,7 @@ class Divider {
 
   void find_way(const Op& op) {
     const ValueId result = op.results[0];
-    if (op.code == OpCode::kReduceSum || op.code == OpCode::kReduceMax) ways_[result] = Way::kReduction;
+    if (ir::info(op.code).op_class == ir::OpClass::kReduction) ways_[result] = Way::kReduction;
     if (is_product(step_, op)) {
       for (const Segment& segment : segments(step_, op)) require(segment.value);
     } else if (ir::info(op.code).op_class == ir::OpClass::kProduct) {
@@ -74,17 +75,21 @@ class Divider {
       for (ValueId operand : op.operands) require(operand);
     }
     if (is_parts(op.code) && !is_read_in_segments(op)) ways_[result] = Way::kParts;
+    const Elements elements = ir::elements_of(op.code);
     const bool moves_lanes =
-        (op.code == OpCode::kReshape && !keeps_last(step_, op)) || op.code == OpCode::kReverse ||
-        (op.code == OpCode::kTranspose &&
+        (elements == Elements::kReshaped && !keeps_last(step_, op)) || elements == Elements::kReversed ||
+        (elements == Elements::kPermuted &&
          op.attr<std::vector<int64_t>>("perm").back() + 1 != static_cast<int64_t>(sizes_of(program_, result).size()));
-    if (moves_lanes || op.code == OpCode::kGather || op.code == OpCode::kDynamicSlice) require(op.operands[0]);
-    if (op.code == OpCode::kDynamicUpdate) require(op.operands[0]);
+    const ir::OpTraits& traits = ir::traits_of(op.code);
+    if (moves_lanes) require(op.operands[0]);
+    if (ir::info(op.code).op_class == ir::OpClass::kMovement)
+      for (const int operand : {traits.table, traits.updated})
+        if (operand >= 0) require(op.operands[static_cast<size_t>(operand)]);
   }
 
   /// Whether a concat's parts are read by products alone, each by itself.
   bool is_read_in_segments(const Op& op) const {
-    if (is_result_.contains(op.results[0]) || op.code != OpCode::kConcat) return false;
+    if (is_result_.contains(op.results[0]) || !ir::is_join(op.code)) return false;
     if (op.attr<int64_t>("dim") + 1 != static_cast<int64_t>(sizes_of(program_, op.results[0]).size())) return false;
     const auto users = users_.find(op.results[0]);
     if (users == users_.end()) return false;
@@ -225,7 +230,8 @@ class Divider {
 }  // namespace
 
 bool is_product(const Bound& step, const Op& op) {
-  if (op.code != OpCode::kMatmul || !step.is_constant(op.operands[1]) || step.is_constant(op.operands[0])) return false;
+  if (ir::weights_of(op) == ir::kNoValue || !step.is_constant(ir::weights_of(op)) || step.is_constant(op.operands[0]))
+    return false;
   const DType dtype = step.program().type(op.results[0]).dtype;
   return dtype == DType::kF32 || dtype == DType::kF64;
 }
@@ -236,7 +242,7 @@ std::vector<Segment> segments(const Bound& step, const Op& product) {
   const Op* op = step.op_of(left);
   const std::vector<int64_t> sizes = sizes_of(program, left);
   const auto last = static_cast<int64_t>(sizes.size()) - 1;
-  const bool parts = op != nullptr && op->code == OpCode::kConcat && op->attr<int64_t>("dim") == last;
+  const bool parts = op != nullptr && ir::is_join(op->code) && op->attr<int64_t>("dim") == last;
   if (!parts) return {{left, 0, sizes.back()}};
   std::vector<Segment> all;
   int64_t first = 0;

@@ -15,7 +15,8 @@ using ir::Shape;
 using ir::ValueId;
 
 bool divides_integers(const Program& program, const Op& op) {
-  return (op.code == OpCode::kDiv || op.code == OpCode::kRem) && !is_floating(program.type(op.results[0]).dtype);
+  return ir::traits_of(op.code).fails_where == ir::FailsWhere::kIntegers &&
+         !is_floating(program.type(op.results[0]).dtype);
 }
 
 /// Finds integer divisions that can't fail: those by a constant other than 0 and -1. (The processor traps on the least
@@ -37,12 +38,10 @@ class SafeDivisions {
 
   bool is_harmless(ValueId value) const {
     auto found = definition_.find(value);
-    while (found != definition_.end() &&
-           (found->second->code == OpCode::kBroadcast || found->second->code == OpCode::kReshape))
+    while (found != definition_.end() && (ir::is_repeated(found->second->code) || ir::is_alias(found->second->code)))
       found = definition_.find(found->second->operands[0]);
-    if (found == definition_.end() || found->second->code != OpCode::kConstant) return false;
-    auto divisor = found->second->attr<double>("value");
-    return divisor != 0 && divisor != -1;
+    const auto divisor = found == definition_.end() ? std::nullopt : ir::constant_value(*found->second);
+    return divisor && *divisor != 0 && *divisor != -1;
   }
 
   const Program& program_;
@@ -84,34 +83,28 @@ bool LoweringRules::may_fail(const Op& division) const {
 }
 
 Lowering LoweringRules::of(const Op& op) const {
-  using ir::Codegen;
-  const Codegen way = ir::traits_of(op.code).codegen;
-  if (way == Codegen::kScan) return decision(op).lowering;
-  if (way == Codegen::kRegions) return Lowering::kControl;
-  if (way == Codegen::kAlias) return Lowering::kAlias;
+  const Lowering best = ir::traits_of(op.code).lowering;
+  if (best == Lowering::kScan) return decision(op).lowering;
+  if (best == Lowering::kControl || best == Lowering::kAlias) return best;
   // Stages don't compute on 8-bit weights, but products take them: the target knows its products' types.
-  if (way == Codegen::kProduct) return target_->tile(*program_, op) ? Lowering::kFused : Lowering::kCall;
+  if (is_stage_product(op)) return target_->tile(*program_, op) ? Lowering::kFused : Lowering::kCall;
   if (!all_computed(op)) return Lowering::kCall;
   // Machine code has the start of a view in its addresses, so the start must be a number.
-  if (op.code == OpCode::kSlice && !size_attr(op, "start").is_constant()) return Lowering::kCall;
-  if (way == Codegen::kView || is_ranges(op)) return Lowering::kView;
+  if (ir::is_range(op.code) && !size_attr(op, "start").is_constant()) return Lowering::kCall;
+  if (best == Lowering::kView || is_ranges(op)) return Lowering::kView;
   if (may_fail(op)) return Lowering::kCall;
-  if (way == Codegen::kPointwise) return Lowering::kFused;
-  if (way == Codegen::kReduction) return reduces_last_dim_only(*program_, op) ? Lowering::kFused : Lowering::kCall;
-  if (way != Codegen::kRows && way != Codegen::kJoin) return Lowering::kCall;
+  if (is_reduction(op) && !reduces_last_dim_only(*program_, op)) return Lowering::kCall;
+  if (best != Lowering::kRowCopy) return best;
   if (std::ssize(op.operands) > target_->limits().parts) return Lowering::kCall;
-  if (way == Codegen::kJoin && has_equal_columns(*program_, op)) return Lowering::kFused;
+  if (ir::is_join(op.code) && has_equal_columns(*program_, op)) return Lowering::kFused;
   return joins_columns(*program_, op) ? Lowering::kRowCopy : Lowering::kCall;
 }
 
 std::optional<ProductTile> LoweringRules::tile(const Op& op) const {
-  if (ir::traits_of(op.code).codegen != ir::Codegen::kProduct) return {};
-  return target_->tile(*program_, op);
+  return is_stage_product(op) ? target_->tile(*program_, op) : std::nullopt;
 }
 
-bool LoweringRules::is_ranges(const Op& op) const {
-  return op.code == OpCode::kConcat && ranges_.contains(op.results[0]);
-}
+bool LoweringRules::is_ranges(const Op& op) const { return ir::is_join(op.code) && ranges_.contains(op.results[0]); }
 
 void LoweringRules::decide(const Op& scan, ScanDecision decision) {
   decisions_[&scan.regions[0]] = std::move(decision);
@@ -122,12 +115,16 @@ const ScanDecision& LoweringRules::decision(const Op& scan) const {
   return found == decisions_.end() ? kUndecided : found->second;
 }
 
-bool is_view(OpCode code) { return ir::traits_of(code).codegen == ir::Codegen::kView; }
+bool is_view(OpCode code) { return ir::traits_of(code).lowering == Lowering::kView; }
 
 bool is_reduction(const Op& op) { return info(op.code).op_class == OpClass::kReduction; }
 
+bool is_stage_product(const Op& op) {
+  return info(op.code).op_class == OpClass::kProduct && ir::traits_of(op.code).lowering == Lowering::kFused;
+}
+
 Shape domain_of(const LoweringRules& rules, const Op& op, bool batched) {
-  const bool reads_operand = is_reduction(op) || op.code == OpCode::kConcat;
+  const bool reads_operand = is_reduction(op) || ir::is_join(op.code);
   Shape shape = rules.program().type(reads_operand ? op.operands[0] : op.results[0]).shape;
   if (const auto tile = rules.tile(op)) shape.back() = tile->width();
   if (shape.empty() || (batched && shape.size() == 1)) shape.push_back(1);

@@ -9,17 +9,7 @@
 
 namespace weft::planning {
 
-/// How an op is lowered.
-enum class Lowering {
-  kView,     ///< no code: readers address the operand's elements
-  kAlias,    ///< reshape: the operand's memory under another shape
-  kFused,    ///< part of a stage with a domain
-  kRowCopy,  ///< a stage of its own: rows copied beside others (concat of unequal parts) or zeros (pad)
-  kScan,     ///< a stage of its own: one function with the loop in it
-  kLoop,     ///< a scan whose region has stages of its own, which run step by step
-  kControl,  ///< cond, while: a stage whose regions have stages of their own
-  kCall      ///< a stage of its own: a kernel of the runtime or the interpreter
-};
+using ir::Lowering;
 
 /// How a scan runs.
 struct ScanDecision {
@@ -64,12 +54,14 @@ class LoweringRules {
   std::map<const ir::Block*, ScanDecision> decisions_;
 };
 
-/// True iff the op only renames elements of its operand, so that a reader addresses the operand instead: constant,
-/// broadcast, slice. (reshape is the same memory under another shape.)
+/// Whether a reader of the result addresses the operand instead: constant, broadcast, slice. (reshape is an alias.)
 bool is_view(ir::OpCode code);
 
-/// True iff the op sums or takes the maximum over dims.
+/// Whether the op sums or takes the maximum over dims.
 bool is_reduction(const ir::Op& op);
+
+/// Whether the op is a product by micro-kernels, as a part of a stage.
+bool is_stage_product(const ir::Op& op);
 
 /// The shape an op of a stage runs over: the shape of its result, or of its operand for a reduction, with a last dim of
 /// 1 added to [B] in a batched region, [1] for a scalar, and the width of one group for a product or concatenation.

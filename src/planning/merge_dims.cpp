@@ -6,15 +6,14 @@ namespace weft::planning {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 
 /// Whether the operand is dense in the domain's order, or one number repeated.
 bool lies_like(const Schedule& schedule, ValueId value, const ir::Shape& domain) {
   const ir::Program& program = *schedule.program;
   auto def = schedule.definition.find(value);
-  if (def != schedule.definition.end() && def->second->code == OpCode::kConstant) return true;
-  if (def != schedule.definition.end() && def->second->code == OpCode::kBroadcast)
+  if (def != schedule.definition.end() && ir::is_constant(def->second->code)) return true;
+  if (def != schedule.definition.end() && ir::is_repeated(def->second->code))
     return program.type(def->second->operands[0]).rank() == 0;
   return viewed(schedule, value) == value && program.type(value).shape == domain;
 }

@@ -4,8 +4,7 @@
 #include <set>
 
 #include "base/target.h"
-#include "planning/schedule.h"
-#include "planning/work.h"
+#include "planning/bounded_size.h"
 
 namespace weft::planning {
 namespace {
@@ -18,7 +17,7 @@ using ir::ValueId;
 
 class UseCounter {
  public:
-  explicit UseCounter(const Schedule& schedule) : schedule_(schedule), program_(*schedule.program) {}
+  explicit UseCounter(const LoweredProgram& lowered) : lowered_(lowered), program_(*lowered.program) {}
 
   std::map<ValueId, PackUses> run() {
     for (const ir::Donation& donation : program_.donations) rewritten_.insert(program_.body.args[donation.input]);
@@ -43,7 +42,7 @@ class UseCounter {
   void visit(const Block& block) {
     for (const Op& op : block.ops) {
       if (op.code == OpCode::kPack)
-        packs_[op.results[0]] = {regions_.size(), {!rewritten_.contains(memory_of(schedule_, op.operands[0])), {}, {}}};
+        packs_[op.results[0]] = {regions_.size(), {!rewritten_.contains(memory_of(lowered_, op.operands[0])), {}, {}}};
       for (size_t i = 0; i < op.operands.size(); ++i) read(op, i);
       visit_regions(op);
     }
@@ -52,7 +51,7 @@ class UseCounter {
 
   void visit_regions(const Op& op) {
     if (op.regions.empty()) return;
-    const bool is_native = schedule_.rules.of(op) != Lowering::kCall;
+    const bool is_native = lowered_.rules.of(op) != Lowering::kCall;
     std::optional<ir::ScanView> view;
     if (op.code == OpCode::kScan) {
       view.emplace(op);
@@ -77,7 +76,7 @@ class UseCounter {
     Pack& pack = found->second;
     const bool in_stages = std::ranges::all_of(regions_, &Region::is_native);
     const bool is_product = op.code == OpCode::kMatmulPacked && operand == 1;
-    if (!is_product || !in_stages || schedule_.rules.of(op) != Lowering::kFused) return keep(op.operands[operand]);
+    if (!is_product || !in_stages || lowered_.rules.of(op) != Lowering::kFused) return keep(op.operands[operand]);
     ir::Type type = program_.type(op.results[0]);
     Dim rows(1), times(1);
     for (size_t i = regions_.size(); i-- > pack.depth;) {
@@ -93,7 +92,7 @@ class UseCounter {
     pack.uses.rows.push_back(bounded_product(rows, bounded_count(type.shape)));
   }
 
-  const Schedule& schedule_;
+  const LoweredProgram& lowered_;
   const ir::Program& program_;
   std::vector<Region> regions_;
   std::set<ValueId> rewritten_;  ///< values whose memory may be written to again
@@ -102,23 +101,18 @@ class UseCounter {
 
 }  // namespace
 
-std::map<ValueId, PackUses> pack_uses(const Schedule& schedule) { return UseCounter(schedule).run(); }
+std::map<ValueId, PackUses> pack_uses(const LoweredProgram& lowered) { return UseCounter(lowered).run(); }
 
-PackSource source_of(const Schedule& schedule, const Op& pack) {
+PackSource source_of(const LoweredProgram& lowered, const Op& pack) {
   ValueId root = pack.operands[0];
   int64_t row = 0, column = 0;
-  while (viewed(schedule, root) != root) {  // follows slices
-    const Op& slice = *schedule.definition.at(root);
+  while (viewed(lowered, root) != root) {  // follows slices
+    const Op& slice = *lowered.definition.at(root);
     (slice.attr<int64_t>("dim") == 0 ? row : column) += slice.attr<int64_t>("start");
     root = slice.operands[0];
   }
-  const int64_t ld = schedule.program->type(root).shape[1].constant();
+  const int64_t ld = lowered.program->type(root).shape[1].constant();
   return {root, row * ld + column, ld};
-}
-
-const Op* pack_that_may_be_left_out(const Schedule& schedule, ValueId panels) {
-  auto uses = schedule.packs.find(panels);
-  return uses != schedule.packs.end() && uses->second.may_be_left_out ? schedule.definition.at(panels) : nullptr;
 }
 
 }  // namespace weft::planning

@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "planning/lowered_program.h"
 
 namespace weft::planning {
-
-struct Schedule;
 
 /// Who reads the panels of a pack.
 struct PackUses {
@@ -18,17 +17,14 @@ struct PackUses {
   std::vector<ir::Dim> times;  ///< how often products go over the panels each time that they are made: a sum of terms
 };
 
-/// By the pack's result. Needs the schedule's definitions.
-std::map<ir::ValueId, PackUses> pack_uses(const Schedule& schedule);
+/// By the pack's result.
+std::map<ir::ValueId, PackUses> pack_uses(const LoweredProgram& lowered);
 
 /// Where the weights of a pack lie: row-major in the memory of `root`, from its element `skip` on, rows `ld` apart.
 struct PackSource {
   ir::ValueId root;
   int64_t skip, ld;
 };
-PackSource source_of(const Schedule& schedule, const ir::Op& pack);
-
-/// The pack that makes these panels, if a run may leave it out; else null.
-const ir::Op* pack_that_may_be_left_out(const Schedule& schedule, ir::ValueId panels);
+PackSource source_of(const LoweredProgram& lowered, const ir::Op& pack);
 
 }  // namespace weft::planning

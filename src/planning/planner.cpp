@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/division.h"
+#include "planning/bounded_size.h"
 #include "planning/in_place.h"
 #include "planning/last_step.h"
 #include "planning/merge_dims.h"
@@ -230,7 +231,7 @@ class Planner {
   /// A reshape has the buffer of its operand.
   void add_aliases(const Block& block) {
     for (const Op& op : block.ops) {
-      if (op.code == OpCode::kReshape) schedule_.buffer[op.results[0]] = schedule_.buffer.at(op.operands[0]);
+      if (ir::is_alias(op.code)) schedule_.buffer[op.results[0]] = schedule_.buffer.at(op.operands[0]);
       if (schedule_.controls.contains(&op))
         for (const Block& region : op.regions) add_aliases(region);
     }
@@ -480,7 +481,7 @@ class Planner {
 void make_plan(Schedule& schedule, const TakeBlock& take_block) { Planner(schedule, take_block).run(); }
 
 bool calls_out(const Op& op) {
-  return op.code == OpCode::kExtern || std::ranges::any_of(op.regions, [](const Block& region) {
+  return ir::traits_of(op.code).calls_out || std::ranges::any_of(op.regions, [](const Block& region) {
            return std::ranges::any_of(region.ops, calls_out);
          });
 }

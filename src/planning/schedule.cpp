@@ -12,7 +12,6 @@ namespace {
 
 using ir::Block;
 using ir::Op;
-using ir::OpCode;
 using ir::Program;
 using ir::ValueId;
 
@@ -35,7 +34,7 @@ class StoredValues {
       for (const Block& region : op.regions) store_reads(region);
       // Calls, copies of rows and loops write to memory; a reduction's result and a concatenation's are not in the
       // registers of the element at hand.
-      const bool in_memory = lowering != Lowering::kFused || is_reduction(op) || op.code == OpCode::kConcat;
+      const bool in_memory = lowering != Lowering::kFused || is_reduction(op) || ir::is_join(op.code);
       if (in_memory && lowering != Lowering::kAlias) stored_.insert(op.results.begin(), op.results.end());
     }
     for (ValueId result : block_.results) store(result);
@@ -69,7 +68,7 @@ class StoredValues {
     if (stage_of_.contains(root)) {
       stored_.insert(root);
     } else if (auto def = schedule_.definition.find(root);
-               def != schedule_.definition.end() && def->second->code == OpCode::kReshape) {
+               def != schedule_.definition.end() && ir::is_alias(def->second->code)) {
       store(def->second->operands[0]);
     }
   }
@@ -119,23 +118,9 @@ runtime::DimExpr Schedule::expression(const ir::Dim& dim) {
   return result;
 }
 
-ValueId viewed(const Schedule& schedule, ValueId value) {
-  for (auto def = schedule.definition.find(value); def != schedule.definition.end();
-       def = schedule.definition.find(value)) {
-    const Op& op = *def->second;
-    if (schedule.rules.of(op) != Lowering::kView || op.operands.empty()) break;
-    value = op.operands[0];
-  }
-  return value;
-}
-
-ValueId memory_of(const Schedule& schedule, ValueId value) {
-  for (;;) {
-    value = viewed(schedule, value);
-    auto made = schedule.definition.find(value);
-    if (made == schedule.definition.end() || made->second->code != OpCode::kReshape) return value;
-    value = made->second->operands[0];
-  }
+const Op* pack_that_may_be_left_out(const Schedule& schedule, ValueId panels) {
+  auto uses = schedule.packs.find(panels);
+  return uses != schedule.packs.end() && uses->second.may_be_left_out ? schedule.definition.at(panels) : nullptr;
 }
 
 Schedule lower(Program& program, const Target& target) {

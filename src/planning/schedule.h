@@ -6,7 +6,7 @@
 
 #include "ir/program.h"
 #include "ir/size_table.h"
-#include "planning/lowering.h"
+#include "planning/lowered_program.h"
 #include "planning/pack_uses.h"
 #include "runtime/plan.h"
 
@@ -66,11 +66,8 @@ struct ControlSchedule {
   std::vector<std::vector<int64_t>> results;  ///< for each region, the buffers of its results
 };
 
-/// A lowered program: what code generation reads, and the plan that the runtime runs. Points into `program`.
-struct Schedule {
-  const ir::Program* program = nullptr;
-  LoweringRules rules;  ///< how each op is lowered, and for which target
-  std::map<ir::ValueId, const ir::Op*> definition;
+/// What code generation reads of a lowered program, and the plan that the runtime runs.
+struct Schedule : LoweredProgram {
   BlockSchedule body;
   std::map<const ir::Op*, ScanBuffers> scans;  ///< the scans that are one function
   std::map<const ir::Op*, ControlSchedule> controls;
@@ -91,10 +88,7 @@ struct Schedule {
 /// own (fusion/fuse.h). The target's layout passes have run before. Program and target must outlive the schedule.
 Schedule lower(ir::Program& program, const Target& target);
 
-/// The value whose memory or register `value` is read from: follows views. Any other value gives itself.
-ir::ValueId viewed(const Schedule& schedule, ir::ValueId value);
-
-/// The value in whose memory the value lies: follows views and reshapes.
-ir::ValueId memory_of(const Schedule& schedule, ir::ValueId value);
+/// The pack that makes these panels, if a run may leave it out; else null.
+const ir::Op* pack_that_may_be_left_out(const Schedule& schedule, ir::ValueId panels);
 
 }  // namespace weft::planning

@@ -9,7 +9,6 @@ namespace weft::planning {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 
 using Arc = std::pair<int64_t, int64_t>;
@@ -34,18 +33,8 @@ class SharingAnalysis {
  private:
   const Stage& stage(int64_t index) const { return block_.stages[static_cast<size_t>(index)]; }
 
-  /// The value in whose memory `value` lies: follows views and reshapes.
-  ValueId memory_of(ValueId value) const {
-    for (;;) {
-      value = viewed(schedule_, value);
-      auto def = schedule_.definition.find(value);
-      if (def == schedule_.definition.end() || def->second->code != OpCode::kReshape) return value;
-      value = def->second->operands[0];
-    }
-  }
-
   void add_read(int64_t reader, const Op& op, ValueId operand) {
-    const ValueId memory = memory_of(operand);
+    const ValueId memory = memory_of(schedule_, operand);
     if (auto made = producer_.find(memory); made != producer_.end()) {
       // What a stage reads of its own values is in registers, at the same element.
       if (made->second == reader || !crosses(reader, op, operand, made->second)) return;
@@ -84,7 +73,7 @@ class SharingAnalysis {
       return true;
     const View view = resolve(schedule_, operand, to.domain);
     if (is_merged(to) || is_merged(from))
-      return to.domain != from.domain || to.rank != from.rank || memory_of(operand) != operand;
+      return to.domain != from.domain || to.rank != from.rank || memory_of(schedule_, operand) != operand;
     return !keeps_columns(view, to);
   }
 
@@ -94,7 +83,7 @@ class SharingAnalysis {
   /// Whether column c of the reader's domain reads column c of the memory's last dim, or column c of one of the gates
   /// there. Rows don't matter, since a unit has the same columns of all rows.
   bool keeps_columns(const View& view, const Stage& reader) const {
-    const ValueId memory = memory_of(view.root);
+    const ValueId memory = memory_of(schedule_, view.root);
     if (program().type(memory).rank() == 0 || program().type(view.root).rank() == 0) return false;
     if (program().type(memory).shape.back() != program().type(view.root).shape.back()) return false;  // reshaped
     return has_columns(view, reader.rank) && view.start.back() % reader.domain.back().constant() == 0;

@@ -11,7 +11,6 @@ namespace weft::planning {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 
 /// How many stages behind a scan are searched for others to run beside it: the farther away these are, the longer
@@ -149,7 +148,7 @@ class ScanGrouping {
     for (;;) {
       auto made = schedule_.definition.find(value);
       if (made == schedule_.definition.end() || !has_steps(value)) return -1;
-      if (made->second->code == OpCode::kReshape) {
+      if (ir::is_alias(made->second->code)) {
         value = made->second->operands[0];
         continue;
       }

@@ -10,7 +10,6 @@ namespace {
 
 using ir::Dim;
 using ir::Op;
-using ir::OpCode;
 using ir::Shape;
 
 bool is_constant(const Shape& shape) { return std::ranges::all_of(shape, &Dim::is_constant); }
@@ -51,10 +50,11 @@ std::optional<runtime::CopyCall> small_copy(Schedule& schedule, const Stage& sta
   constexpr int64_t kMost = 1 << 16;  // in elements
   const Op& op = *stage.ops[0];
   const bool is_code = stage.lowering == Lowering::kFused || stage.lowering == Lowering::kRowCopy;
-  const bool is_concat = op.code == OpCode::kConcat;
+  const bool is_concat = ir::is_join(op.code);
   const ir::Type& type = schedule.program->type(op.results[0]);
   const auto buffer = schedule.buffer.find(op.results[0]);
-  const bool is_copy = is_code && stage.ops.size() == 1 && (is_concat || op.code == OpCode::kCopy);
+  const bool is_copy =
+      is_code && stage.ops.size() == 1 && (is_concat || ir::elements_of(op.code) == ir::Elements::kSame);
   if (!is_copy || type.shape.empty() || !is_constant(type.shape) || element_count(type.shape).constant() > kMost)
     return {};
   const auto also = schedule.also.find(op.results[0]);

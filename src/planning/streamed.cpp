@@ -20,7 +20,7 @@ bool is_whole_lines(const Stage& stage, DType dtype) {
 /// them.
 bool reads_memory(const Schedule& schedule, const Stage& stage, ValueId value, bool is_own) {
   return std::ranges::any_of(stage.ops, [&](const Op* op) {
-    if (is_own && ir::traits_of(op->code).codegen != ir::Codegen::kProduct) return false;
+    if (is_own && !is_stage_product(*op)) return false;
     return std::ranges::any_of(op->operands, [&](ValueId operand) { return memory_of(schedule, operand) == value; });
   });
 }

@@ -3,7 +3,6 @@
 namespace weft::planning {
 
 using ir::Op;
-using ir::OpCode;
 
 View resolve(const Schedule& schedule, ir::ValueId value, const ir::Shape& domain) {
   View view;
@@ -14,12 +13,12 @@ View resolve(const Schedule& schedule, ir::ValueId value, const ir::Shape& domai
   for (auto def = schedule.definition.find(value); def != schedule.definition.end();
        def = schedule.definition.find(view.root)) {
     const Op& op = *def->second;
-    if (op.code == OpCode::kSlice) {
+    if (ir::is_range(op.code)) {
       if (!size_attr(op, "start").is_constant()) break;  // a copy (LoweringRules::of)
       view.start[static_cast<size_t>(op.attr<int64_t>("dim"))] += op.attr<int64_t>("start");
       view.slice = &op;
       ++view.slices;
-    } else if (op.code == OpCode::kBroadcast) {
+    } else if (ir::is_repeated(op.code)) {
       std::vector<int64_t> from, start;
       for (int64_t dim : op.attr<std::vector<int64_t>>("dims")) {
         from.push_back(view.from[static_cast<size_t>(dim)]);

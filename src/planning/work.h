@@ -1,18 +1,10 @@
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "planning/schedule.h"
 
 namespace weft::planning {
-
-/// The product of two sizes, for sizes that are only estimated, or not needed where they don't fit. A number that
-/// overflows becomes the largest there is.
-ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b);
-
-/// The product of the dims, as bounded_product.
-ir::Dim bounded_count(std::span<const ir::Dim> dims);
 
 /// The cost model's count of work: multiply-adds of products, and a few for each element of other ops. A while is
 /// guessed to take 16 steps. Numbers beyond 64 bits, which nested loops soon reach, count as the largest number.

@@ -15,6 +15,24 @@ namespace {
 template <typename T>
 concept HasFields = requires { T::fields(); };
 
+/// What any member can be made of.
+struct Anything {
+  template <typename T>
+  operator T() const;
+};
+
+template <typename T, size_t... I>
+constexpr bool has_members(std::index_sequence<I...>) {
+  return requires { T{(static_cast<void>(I), Anything{})...}; };
+}
+
+/// Whether fields() names as many members as the struct has: one that it leaves out would be lost in the text.
+template <HasFields T>
+constexpr bool names_all_members() {
+  constexpr size_t kNamed = std::tuple_size_v<decltype(T::fields())>;
+  return has_members<T>(std::make_index_sequence<kNamed>()) && !has_members<T>(std::make_index_sequence<kNamed + 1>());
+}
+
 template <typename T>
 struct IsVector : std::false_type {};
 template <typename T>
@@ -30,6 +48,7 @@ class Writer {
   std::string take() { return std::move(text_); }
 
   void write(const Plan& plan) {
+    static_assert(names_all_members<Plan>(), "fields() leaves out a member");
     line("symbols", plan.symbols);
     for (const DerivedSize& derived : plan.derived) line("derived", derived);
     for (const SizeCheck& check : plan.checks) line("check", check);
@@ -86,6 +105,7 @@ class Writer {
   }
   template <HasFields T>
   void write(const T& value) {
+    static_assert(names_all_members<T>(), "fields() leaves out a member");
     const T plain{};
     bool is_first = true;
     text_ += '{';

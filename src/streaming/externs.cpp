@@ -161,7 +161,7 @@ void Walker::convolution(const Op& op, const CallText& call) {
 /// A call of PyTorch within a loop's step as ops of the IR: a convolution, of sizes that are known, by weights that are
 /// constants. None where it has to stay. `map`: the region's values in the program that is written.
 std::optional<ValueId> Walker::in_region(const Op& op, Builder& body, const passes::Substitution& map, bool is_step) {
-  if (op.code != OpCode::kExtern) return std::nullopt;
+  if (!ir::traits_of(op.code).calls_out) return std::nullopt;
   const CallText call("weft.stream", op.attr<std::string>("call"), std::vector<Sizes>(op.operands.size()));
   if (call.name() != "aten.convolution.default" || call.flag(6)) return std::nullopt;
   for (size_t i : {1, 2}) {

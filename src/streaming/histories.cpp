@@ -8,7 +8,6 @@ namespace weft::streaming {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 
 const Op* maker_of(const ir::Program& program, ValueId value) {
@@ -19,11 +18,11 @@ const Op* maker_of(const ir::Program& program, ValueId value) {
 }
 
 std::optional<History> history_of(const ir::Program& program, ValueId state, const Op* made, int64_t least_bytes) {
-  if (made == nullptr || made->code != OpCode::kConcat || made->operands.size() < 2) return std::nullopt;
+  if (made == nullptr || !ir::is_join(made->code) || made->operands.size() < 2) return std::nullopt;
   const int64_t dim = made->attr<int64_t>("dim");
   const Op* kept = maker_of(program, made->operands[0]);
-  const bool is_part = kept != nullptr && kept->code == OpCode::kSlice && kept->operands[0] == state &&
-                       kept->attr<int64_t>("dim") == dim;
+  const bool is_part =
+      kept != nullptr && ir::is_range(kept->code) && kept->operands[0] == state && kept->attr<int64_t>("dim") == dim;
   if (!is_part) return std::nullopt;
   const ir::Type& type = program.type(state);
   int64_t bytes = size_of(type.dtype);

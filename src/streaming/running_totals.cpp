@@ -98,7 +98,7 @@ void rewrite(Builder& builder, const Op& op, passes::Substitution& replaced) {
 
 /// Of integers no constant is the least, and none of them has a running extremum here.
 bool is_running_total(const ir::Program& program, const Op& op) {
-  if (op.code != OpCode::kExtern) return false;
+  if (!ir::traits_of(op.code).calls_out) return false;
   const CallText call("weft.stream", op.attr<std::string>("call"), {{}});
   const std::optional<Total> total = total_of(call.name());
   const Type& type = program.type(op.results[0]);

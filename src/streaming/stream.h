@@ -75,7 +75,7 @@ inline constexpr std::string_view kSourceOperation = "source.operation";
 template <typename... Args>
 [[noreturn]] void refuse(const ir::Op& op, fmt::format_string<Args...> why, Args&&... args) {
   std::string name(ir::info(op.code).name);
-  if (op.code == ir::OpCode::kExtern) {
+  if (ir::traits_of(op.code).calls_out) {
     const auto& call = op.attr<std::string>("call");
     name = call.substr(0, call.find('('));
   }

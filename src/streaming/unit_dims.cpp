@@ -17,7 +17,7 @@ bool keeps_order(const ir::Shape& shape, const std::vector<int64_t>& perm) {
 void rewrite(const ir::Program& program, ir::Block& block) {
   for (ir::Op& op : block.ops) {
     for (ir::Block& region : op.regions) rewrite(program, region);
-    if (op.code != ir::OpCode::kTranspose) continue;
+    if (ir::elements_of(op.code) != ir::Elements::kPermuted) continue;
     if (!keeps_order(program.type(op.operands[0]).shape, op.attr<std::vector<int64_t>>("perm"))) continue;
     op.code = ir::OpCode::kReshape;
     op.attrs.erase("perm");

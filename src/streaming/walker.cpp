@@ -19,8 +19,15 @@ bool is_timed_at(const Stream& stream, size_t dim) { return stream.kind == Kind:
 
 /// An op that costs nothing in a step, so that its result need not be kept as a constant.
 bool is_free(const Op& op) {
-  return op.code == OpCode::kConstant || op.code == OpCode::kIota || op.code == OpCode::kBroadcast ||
-         op.code == OpCode::kReshape;
+  const ir::OpTraits& traits = ir::traits_of(op.code);
+  return traits.cost == ir::Cost::kNothing || traits.rows == ir::Rows::kFresh || ir::is_alias(op.code);
+}
+
+/// An op whose result is its operands' elements, or zeros beside them, with the steps in their order.
+bool keeps_steps(OpCode code) {
+  const ir::OpTraits& traits = ir::traits_of(code);
+  const bool moves = traits.elements != ir::Elements::kComputed || traits.lowering == ir::Lowering::kRowCopy;
+  return moves && traits.elements != ir::Elements::kReversed;
 }
 
 Op without_note(const Op& op, std::vector<ValueId> operands) {
@@ -87,19 +94,20 @@ void Walker::visit(const Op& op) {
   const auto has = [&](Kind kind) { return std::ranges::any_of(operands, [&](auto& s) { return s.kind == kind; }); };
   if (has(Kind::kTimed)) {
     for (const Stream& operand : operands) {
-      if (operand.kind == Kind::kEnd && op.code == OpCode::kGather && is_timed_at(operands[0], 0))
+      if (operand.kind == Kind::kEnd && ir::traits_of(op.code).batching == ir::Batching::kLookup &&
+          is_timed_at(operands[0], 0))
         moved(op, 0, operands[0]);
       if (operand.kind == Kind::kEnd) refuse(op, "needs {}, before it is there", operand.needs);
       if (operand.kind == Kind::kLast) refuse(op, "reads a loop's last carry at steps before the last one");
     }
-    if (op.code == OpCode::kExtern) return external(op);
+    if (ir::traits_of(op.code).calls_out) return external(op);
     return is_along_time(op, operands) ? along_time(op, operands) : local(op);
   }
   if (op.code == OpCode::kSize && lengths_.mentions(op.attr<Dim>("of"))) return end(op, "the number of steps");
   for (const Stream& operand : operands)
     if (operand.kind == Kind::kEnd) return end(op, operand.needs);
   const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
-  if (op.code == OpCode::kSlice && has_time && operands[0].kind == Kind::kConstant) return positions(op);
+  if (ir::is_range(op.code) && has_time && operands[0].kind == Kind::kConstant) return positions(op);
   if (!has_time) {
     if (has(Kind::kUniform)) refuse(op, "is over all steps of the sequence");
     return plain(op, kind_without_time(op, operands));
@@ -108,7 +116,7 @@ void Walker::visit(const Op& op) {
   if (op.code == OpCode::kIota &&
       lengths_.mentions(whole_.type(op.results[0]).shape.at(static_cast<size_t>(op.attr<int64_t>("dim")))))
     return count(op);
-  if (op.code == OpCode::kExtern) return external(op);
+  if (ir::traits_of(op.code).calls_out) return external(op);
   if (is_along_time(op, operands)) return along_time(op, operands);
   define_uniform(op, operands);
 }
@@ -116,11 +124,10 @@ void Walker::visit(const Op& op) {
 /// A value that is the same at each step: its op is done where it is read, for as many steps as are read.
 void Walker::define_uniform(const Op& op, const Streams& operands) {
   const OpClass op_class = ir::info(op.code).op_class;
+  const ValueId weights = ir::weights_of(op);
   const bool is_local = op_class == OpClass::kElementwise || op_class == OpClass::kSource ||
-                        op_class == OpClass::kReduction || op.code == OpCode::kBroadcast ||
-                        op.code == OpCode::kReshape || op.code == OpCode::kTranspose || op.code == OpCode::kSlice ||
-                        op.code == OpCode::kPad || op.code == OpCode::kConcat ||
-                        (op.code == OpCode::kMatmul && operands[1].kind != Kind::kUniform);
+                        op_class == OpClass::kReduction || keeps_steps(op.code) ||
+                        (weights != ir::kNoValue && at(weights).kind != Kind::kUniform);
   if (!is_local || op.results.size() != 1) refuse(op, "has no streaming form");
   // An op over all steps would see as many as are read.
   for (size_t i = 0; i < operands.size(); ++i)
@@ -147,7 +154,7 @@ Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
 /// An op without time, done once or, where it follows from what a chunk is given, in each.
 void Walker::plain(const Op& op, Kind kind) {
   const bool is_step = kind != Kind::kConstant;
-  if (is_step && op.code == OpCode::kExtern) refuse(op, "is a kernel of PyTorch's that has no streaming form");
+  if (is_step && ir::traits_of(op.code).calls_out) refuse(op, "is a kernel of PyTorch's that has no streaming form");
   passes::Substitution map;
   const Streams operands = operands_of(op);
   for (size_t i = 0; i < operands.size(); ++i)

@@ -15,7 +15,7 @@ bool is_settled(const Op& op) { return op.code == OpCode::kStopGradient || op.co
 void forget_derivatives(Block& block) {
   for (Op& op : block.ops) {
     for (Block& region : op.regions) forget_derivatives(region);
-    if (op.code == OpCode::kExtern) op.attrs.erase("vjp");
+    if (ir::traits_of(op.code).calls_out) op.attrs.erase("vjp");
   }
 }
 

@@ -72,7 +72,8 @@ bool AllSteps::is_possible(const ir::Program& program, const ir::Op& op, const s
   if (!ragged) return is_possible(program, op, varies);
   if (op.results.size() != 1 || !keeps_rows(program, op, *ragged)) return false;
   if (!has_rows(program.type(op.results[0]), *ragged)) return is_possible(program, op, varies);
-  if (op.code == ir::OpCode::kIota && op.attr<int64_t>("dim") == 0) return false;  // it counts a step's rows
+  if (ir::traits_of(op.code).rows == ir::Rows::kFresh && op.attr_or<int64_t>("dim", -1) == 0)
+    return false;  // it counts a step's rows
   for (ir::ValueId v : op.operands)
     if (has_rows(program.type(v), *ragged) ? is_captured(v) : varies(v)) return false;
   return true;

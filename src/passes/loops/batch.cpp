@@ -61,7 +61,7 @@ bool has_batched_code(OpCode code) {
     case ir::Rows::kProduct:
       return true;
     case ir::Rows::kReshaped:  // the same memory, so that a row of the result is that row of the operand
-      return ir::traits_of(code).codegen == ir::Codegen::kAlias;
+      return ir::is_alias(code);
     default:
       return false;
   }
@@ -90,7 +90,7 @@ bool is_batched(const Program& program, const Op& scan) {
   auto has_rows = [&](ValueId v) { return inside.contains(v) && !rowless.contains(v); };
   for (const Op& op : view.region.ops) {
     for (ValueId result : op.results) inside.insert(result);
-    if (op.code == OpCode::kConstant) {
+    if (ir::is_constant(op.code)) {
       for (ValueId result : op.results) rowless.insert(result);
       continue;
     }
@@ -110,8 +110,8 @@ bool has_short_rows(const ir::Program& program, const ir::Op& scan, int64_t lane
   if (!row.is_constant() || row.constant() >= lanes) return false;
   auto has_shape = [&](ValueId v) { return program.type(v).shape == shape; };
   return std::ranges::all_of(region.args, has_shape) && std::ranges::all_of(region.ops, [&](const Op& op) {
-           if (op.code == OpCode::kConstant) return true;
-           const bool spread = op.code == OpCode::kBroadcast && program.type(op.operands[0]).rank() == 0;
+           if (ir::is_constant(op.code)) return true;
+           const bool spread = ir::is_repeated(op.code) && program.type(op.operands[0]).rank() == 0;
            const bool same = ir::info(op.code).op_class == ir::OpClass::kElementwise;
            return (spread || (same && std::ranges::all_of(op.operands, has_shape))) && has_shape(op.results[0]);
          });

@@ -33,7 +33,8 @@ bool must_leave(OpCode code) {
 /// steps at once would take too much memory.
 bool grows(const Program& program, const Op& op) {
   constexpr int64_t kMost = 4;
-  if (op.code != OpCode::kOuter && op.code != OpCode::kBatchMatmul) return false;
+  const ir::Contracts contracts = ir::traits_of(op.code).contracts;
+  if (contracts != ir::Contracts::kLeading && contracts != ir::Contracts::kInner) return false;
   int64_t operands = 0;
   for (ValueId v : op.operands) operands += estimated_bytes(program.type(v));
   return estimated_bytes(program.type(op.results[0])) / kMost > operands;
@@ -100,8 +101,7 @@ class Hoist {
     for (const auto& carry : parts_.carries)
       if (uses[carry.arg] == 1 && uses[carry.out] == 1) found.insert(carry.out);
     for (size_t i = parts_.ops.size(); i-- > 0;)
-      if (const Op& op = parts_.ops[i];
-          (op.code == OpCode::kAdd || op.code == OpCode::kSub) && found.contains(op.results[0]))
+      if (const Op& op = parts_.ops[i]; ir::traits_of(op.code).adds != ir::Adds::kNo && found.contains(op.results[0]))
         for (ValueId v : op.operands)
           if (uses[v] == 1) found.insert(v);
     return found;
@@ -117,7 +117,8 @@ class Hoist {
       auto varies = [&](ValueId v) { return depends(v) != Depends::kNothing; };
       bool stays =
           !AllSteps::is_possible(program_, op, parts_.ragged, varies, [&](ValueId v) { return is_captured(v); }) ||
-          grows(program_, op) || (op.code == OpCode::kOuter && sums.contains(op.results[0]));
+          grows(program_, op) ||
+          (ir::traits_of(op.code).contracts == ir::Contracts::kLeading && sums.contains(op.results[0]));
       if ((worst == Depends::kStep && stays) || !is_repeatable(op)) worst = Depends::kLoop;
       // In a ragged scan a sum over rows differs from step to step even if the rows don't: each step has its own number
       // of rows.

@@ -141,7 +141,7 @@ class StacksOfScan {
     ValueMap<uint32_t> yielded, concats;
     for (ValueId out : region.results) ++yielded[out];
     for (size_t i = 0; i < region.ops.size(); ++i)
-      if (region.ops[i].code == OpCode::kConcat) concats[region.ops[i].results[0]] = static_cast<uint32_t>(i) + 1;
+      if (ir::is_join(region.ops[i].code)) concats[region.ops[i].results[0]] = static_cast<uint32_t>(i) + 1;
     for (auto y = static_cast<size_t>(scan.attr<int64_t>("carries")); y < region.results.size(); ++y) {
       const ValueId out = region.results[y];
       const DType dtype = program_.type(out).dtype;
@@ -246,15 +246,15 @@ class MergeStacks {
   }
 
   bool sums_rows(const Op& op) const {
-    if (op.code != OpCode::kReduceSum) return false;
+    if (!ir::is_sum(op.code)) return false;
     const Dims& dims = op.attr<Dims>("dims");
     int64_t last = last_dim(op.operands[0]);
     return static_cast<int64_t>(dims.size()) == last && std::ranges::find(dims, last) == dims.end();
   }
 
   bool reads_ranges(const Op& op, ValueId stack) const {
-    if (op.code == OpCode::kOuter) return true;
-    if (op.code == OpCode::kMatmul) return op.operands[1] != stack;
+    if (ir::traits_of(op.code).contracts == ir::Contracts::kLeading) return true;
+    if (const ValueId weights = ir::weights_of(op); weights != ir::kNoValue) return weights != stack;
     return sums_rows(op);
   }
 
@@ -338,7 +338,7 @@ class MergeStacks {
       replaced_.set(op.results[0], columns_of(builder, sum, in_equal_parts(columns_read)));
       return false;
     }
-    if (op.code == OpCode::kMatmul && columns_read.size() > 1) {
+    if (ir::weights_of(op) != ir::kNoValue && columns_read.size() > 1) {
       replaced_.set(op.results[0], sum_of_products(builder, op, stack, columns_read));
       return false;
     }

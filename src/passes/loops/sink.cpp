@@ -11,6 +11,7 @@
 namespace weft::passes {
 namespace {
 
+using ir::Adds;
 using ir::Block;
 using ir::kNoValue;
 using ir::Op;
@@ -21,6 +22,9 @@ using ir::ValueId;
 using Dims = std::vector<int64_t>;
 
 bool is_product(OpCode code) { return info(code).op_class == OpClass::kProduct; }
+
+/// a^T b, summed over all rows: the sum over steps is the same product of the rows of all steps.
+bool is_sum_over_rows(OpCode code) { return ir::traits_of(code).contracts == ir::Contracts::kLeading; }
 
 /// op(sum of x over steps) = sum of op(x) over steps.
 bool is_linear(OpCode code) { return ir::traits_of(code).is_linear; }
@@ -52,6 +56,7 @@ class Sink {
     return at == 0 ? nullptr : &parts_.ops[at - 1];
   }
   bool is_inside(ValueId v) const { return inside_.contains(v); }
+  static Adds adds(const Op& op) { return ir::traits_of(op.code).adds; }
   bool is_sum(size_t carry) const { return !sums_[carry].empty(); }
   bool is_rows(ValueId v) const { return parts_.ragged && has_rows(program_.type(v), *parts_.ragged); }
 
@@ -64,7 +69,7 @@ class Sink {
   /// In a ragged scan: a sum over the rows of a step. Behind the loop there is no such sum for each step, but there is
   /// the sum over all steps, which is the sum over all packed rows.
   bool sums_rows(const Op& op) const {
-    if (op.code != OpCode::kOuter && op.code != OpCode::kReduceSum) return false;
+    if (!is_sum_over_rows(op.code) && !ir::is_sum(op.code)) return false;
     return !is_rows(op.results[0]) &&
            std::ranges::all_of(op.operands, [&](ValueId v) { return is_rows(v) && is_inside(v); });
   }
@@ -106,11 +111,11 @@ class Sink {
     ValueId v = carry.out;
     while (v != carry.arg) {
       const Op* op = definition(v);
-      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_.get(v) != 1) return {};
+      if (!op || adds(*op) == Adds::kNo || uses_.get(v) != 1) return {};
       ValueId a = op->operands[0];
       ValueId b = op->operands[1];
-      bool through_b = op->code == OpCode::kAdd && leads_to(b, carry.arg);
-      terms.push_back({through_b ? a : b, op->code == OpCode::kSub});
+      bool through_b = adds(*op) == Adds::kSum && leads_to(b, carry.arg);
+      terms.push_back({through_b ? a : b, adds(*op) == Adds::kDifference});
       v = through_b ? b : a;
     }
     return terms;
@@ -120,8 +125,8 @@ class Sink {
   bool leads_to(ValueId v, ValueId arg) const {
     while (v != arg) {
       const Op* op = definition(v);
-      if (!op || (op->code != OpCode::kAdd && op->code != OpCode::kSub) || uses_.get(v) != 1) return false;
-      v = op->code == OpCode::kAdd && op->operands[1] == arg ? arg : op->operands[0];
+      if (!op || adds(*op) == Adds::kNo || uses_.get(v) != 1) return false;
+      v = adds(*op) == Adds::kSum && op->operands[1] == arg ? arg : op->operands[0];
     }
     return true;
   }
@@ -188,9 +193,10 @@ class Sink {
     if (!is_inside(v) || xs_.contains(v) || ys_.contains(v) || moved_.contains(v)) return true;
     const Op* op = definition(v);
     if (!op || !may_move(*op)) return false;
-    bool well = op->code == OpCode::kBroadcast || op->code == OpCode::kPad || op->code == OpCode::kConstant;
-    if (well && op->code != OpCode::kConstant) sums_well(op->operands[0], depth + 1);  // if not well, it is stacked
-    if (op->code == OpCode::kReduceSum) {
+    bool well = ir::traits_of(op->code).spreads;
+    if (well)
+      for (ValueId operand : op->operands) sums_well(operand, depth + 1);  // if not well, it is stacked
+    if (ir::is_sum(op->code)) {
       // A sum over rows leaves the loop, where it would make the rows depend on each other. Another sum leaves only if
       // its operand is a stack already.
       const Dims& dims = op->attr<Dims>("dims");
@@ -240,10 +246,10 @@ class Sink {
       if (op.results.size() == 1 && moved_.contains(op.results[0]))
         for (ValueId v : op.operands) {
           stacked.insert(v);
-          if (op.code != OpCode::kReduceSum) read_behind_.insert(v);
+          if (!ir::is_sum(op.code)) read_behind_.insert(v);
         }
     for (const Op& op : parts_.ops) {
-      if (op.code != OpCode::kConcat) continue;
+      if (!ir::is_join(op.code)) continue;
       concats_.try_emplace({op.operands, op.attr<int64_t>("dim")}, op.results[0]);
       if (moved_.contains(op.results[0]) || !stacked.contains(op.results[0])) continue;
       if (may_move(op) && !ys_.contains(op.results[0]))
@@ -279,17 +285,11 @@ class Sink {
   bool recompute_outside(const Op& op) const {
     auto there = [&](ValueId v) { return !is_inside(v) || all_->has(v); };
     if (widens(op)) return true;  // the stack of the narrow value is smaller
-    switch (op.code) {
-      case OpCode::kConstant:
-        return true;
-      case OpCode::kBroadcast:
-        return there(op.operands[0]) ||
-               estimated_bytes(program_.type(op.operands[0])) < estimated_bytes(program_.type(op.results[0]));
-      case OpCode::kConcat:
-        return may_move(op);
-      default:
-        return may_move(op) && std::ranges::all_of(op.operands, there);
-    }
+    if (ir::is_constant(op.code)) return true;
+    if (ir::is_repeated(op.code))
+      return there(op.operands[0]) ||
+             estimated_bytes(program_.type(op.operands[0])) < estimated_bytes(program_.type(op.results[0]));
+    return may_move(op) && (ir::is_join(op.code) || std::ranges::all_of(op.operands, there));
   }
 
   /// The stack of a value of the region or from outside. Not recursive, since chains of ops may be of any length.
@@ -301,11 +301,9 @@ class Sink {
       if (!is_inside(v) || all_->has(v)) {
         pending.pop_back();
       } else if (op && (!parts_.ragged || is_possible(*op)) && (moved_.contains(v) || recompute_outside(*op))) {
-        bool weights_outside = op->code == OpCode::kMatmul && !is_inside(op->operands[1]);
         size_t before = pending.size();
         for (size_t i = op->operands.size(); i-- > 0;)
-          if (ValueId operand = op->operands[i]; is_inside(operand) && !all_->has(operand))
-            if (!(weights_outside && i == 1)) pending.push_back(operand);
+          if (ValueId operand = op->operands[i]; is_inside(operand) && !all_->has(operand)) pending.push_back(operand);
         if (pending.size() == before) all_->emit(*op);
       } else if (const Part* part = part_of(v); part && all_->has(part->whole)) {
         all_->set(v, after_.slice(all_->stack(part->whole), part->dim, part->start, part->limit));
@@ -339,19 +337,19 @@ class Sink {
   ValueId sum(ValueId v) {
     const Op* op = definition(v);
     if (!op || !moved_.contains(v)) return after_.reduce_sum(stack(v), {0});
-    if (op->code == OpCode::kOuter) {
+    if (is_sum_over_rows(op->code)) {
       ValueId a = stack(op->operands[0]);
       return after_.outer(a, stack(op->operands[1]));
     }
-    if (op->code == OpCode::kReduceSum) {
+    if (ir::is_sum(op->code)) {
       const ValueId summed = op->operands[0];
       const auto& dims = op->attr<Dims>("dims");
       if (needs_stack(summed)) return row_sums_.sum(summed, dims);
       return after_.reduce_sum(stack(summed), summed_dims(summed, dims));
     }
-    if (op->code == OpCode::kMatmul && !is_inside(op->operands[1]))
-      return after_.emit(op->code, {sum(op->operands[0]), op->operands[1]}, op->attrs);
-    if (op->code == OpCode::kConcat)
+    if (const ValueId weights = ir::weights_of(*op); weights != kNoValue && !is_inside(weights))
+      return after_.emit(op->code, {sum(op->operands[0]), weights}, op->attrs);
+    if (ir::is_join(op->code))
       if (ValueId whole = sum_of_concat(*op); whole != kNoValue) return whole;
     if (!is_linear(op->code)) return after_.reduce_sum(stack(v), {0});
     std::vector<ValueId> operands;
@@ -368,7 +366,7 @@ class Sink {
     Dims dims;
     for (ValueId v : op.operands) {
       const Op* part = definition(v);
-      if (!part || part->code != OpCode::kReduceSum || !moved_.contains(v)) return kNoValue;
+      if (!part || !ir::is_sum(part->code) || !moved_.contains(v)) return kNoValue;
       if (!parts.empty() && part->attr<Dims>("dims") != dims) return kNoValue;
       dims = part->attr<Dims>("dims");
       parts.push_back(part->operands[0]);
@@ -417,8 +415,8 @@ void sink_block(Program& program, Block& block, Substitution& replaced, ValueSet
   Block out;
   for (Op& op : block.ops) {
     substitute(op, replaced);
-    if (op.code == OpCode::kConstant && op.attr<double>("value") == 0) zeros.insert(op.results[0]);
-    if (op.code == OpCode::kBroadcast && zeros.contains(op.operands[0])) zeros.insert(op.results[0]);
+    if (ir::constant_value(op) == 0) zeros.insert(op.results[0]);
+    if (ir::is_repeated(op.code) && zeros.contains(op.operands[0])) zeros.insert(op.results[0]);
     if (op.code != OpCode::kScan) {
       for (Block& region : op.regions) sink_block(program, region, replaced, zeros);
       out.ops.push_back(std::move(op));

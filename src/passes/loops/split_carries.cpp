@@ -51,7 +51,7 @@ class CarrySplitter {
     const std::map<ValueId, Reads> reads = reads_of_carries(scan);
     std::map<ValueId, const Op*> concats;
     for (const Op& op : scan.ops)
-      if (op.code == OpCode::kConcat) concats.emplace(op.results[0], &op);
+      if (ir::is_join(op.code)) concats.emplace(op.results[0], &op);
     std::vector<ScanParts::Carry> carries;
     std::vector<Op> joins;  // the old carries' last values
     Substitution replaced;
@@ -80,7 +80,7 @@ class CarrySplitter {
       for_each_use(scan.ops[i], [&](ValueId v) {
         auto found = reads.find(v);
         if (found == reads.end()) return;
-        if (scan.ops[i].code == OpCode::kSlice && ir::constant_range(scan.ops[i]))
+        if (ir::is_range(scan.ops[i].code) && ir::constant_range(scan.ops[i]))
           found->second.slices.push_back(i);
         else
           found->second.otherwise = true;

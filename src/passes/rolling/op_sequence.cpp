@@ -68,7 +68,7 @@ ValueId OpSequence::add_floating(OpCode code, ValueId operand, ir::Attrs attrs, 
 /// differ from step to step.
 ValueId OpSequence::weight(ValueId v) const {
   while (const Op* op = floating(v)) {
-    if (op->operands.empty() || op->code == OpCode::kSlice) return kNoValue;
+    if (op->operands.empty() || ir::is_range(op->code)) return kNoValue;
     v = op->operands[0];
   }
   return v;

@@ -14,7 +14,6 @@ using ir::Block;
 using ir::kNoValue;
 using ir::Op;
 using ir::OpClass;
-using ir::OpCode;
 using ir::Program;
 using ir::Type;
 using ir::ValueId;
@@ -26,7 +25,8 @@ bool is_heavy(const Block& block);
 /// Ops so slow that the overhead of a loop is small beside them.
 bool is_heavy(const Op& op) {
   OpClass kind = ir::info(op.code).op_class;
-  return kind == OpClass::kProduct || kind == OpClass::kRegion || op.code == OpCode::kGather ||
+  return kind == OpClass::kProduct || kind == OpClass::kRegion ||
+         ir::traits_of(op.code).batching == ir::Batching::kLookup ||
          std::ranges::any_of(op.regions, [](const Block& region) { return is_heavy(region); });
 }
 

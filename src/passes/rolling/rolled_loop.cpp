@@ -75,8 +75,8 @@ ValueId RolledWriter::written(ValueId v) {
 
 void RolledWriter::write(const Op& op) {
   Op copy = op;
-  if (copy.code == OpCode::kConcat) join_runs(copy);
-  if (copy.code == OpCode::kConcat && copy.operands.size() == 1) {
+  if (ir::is_join(copy.code)) join_runs(copy);
+  if (ir::is_join(copy.code) && copy.operands.size() == 1) {
     replaced_[copy.results[0]] = written(copy.operands[0]);
     return;
   }
@@ -346,7 +346,7 @@ ValueId RolledWriter::join(const std::vector<ValueId>& operands, const Run& run,
   if (part.rank() >= ir::kMaxRank) return kNoValue;
   const Op* last = sequence_.floating(first);
   bool is_stacking =
-      run.width == 1 && last && last->code == OpCode::kReshape && inserts_dim(program_, last->operands[0], first, dim);
+      run.width == 1 && last && ir::is_alias(last->code) && inserts_dim(program_, last->operands[0], first, dim);
   ValueId out = in_body(loop, is_stacking ? last->operands[0] : first);
   auto at = static_cast<size_t>(dim);
   if (run.width > 1) {

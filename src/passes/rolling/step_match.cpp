@@ -15,18 +15,16 @@ using ir::ValueId;
 
 namespace {
 
-bool is_splat(const Op& op) { return op.code == OpCode::kConstant; }
-
 /// Ops that cost nothing beside their readers: each body has its own copies.
 bool is_free(const Op* op) { return op && ir::traits_of(op->code).cost == ir::Cost::kNothing; }
 
 /// Whether the op, or one in its regions, multiplies by the value, as it is or transposed.
 bool multiplies_by(const Op& op, ValueId v) {
-  if (op.code == OpCode::kMatmul && op.operands[1] == v) return true;
+  if (ir::weights_of(op) == v) return true;
   for (const ir::Block& region : op.regions)
     for (const Op& each : region.ops) {
       if (multiplies_by(each, v)) return true;
-      if (each.code != OpCode::kTranspose || each.operands[0] != v) continue;
+      if (ir::elements_of(each.code) != ir::Elements::kPermuted || each.operands[0] != v) continue;
       for (const Op& reader : region.ops)
         if (multiplies_by(reader, each.results[0])) return true;
     }
@@ -225,10 +223,10 @@ ValueId StepMatch::rows(const Tuple& tuple) {
   Tuple slices_of;
   for (ValueId v : tuple) {
     const Op* op = sequence_.floating(v);
-    if (!op || op->code != OpCode::kReshape) return kNoValue;
+    if (!op || !ir::is_alias(op->code)) return kNoValue;
     ValueId source = sequence_.source(*op);
     const Op* slice = sequence_.floating(source);
-    if (!slice || slice->code != OpCode::kSlice || !inserts_dim(program_, v, source, slice->attr<int64_t>("dim")))
+    if (!slice || !ir::is_range(slice->code) || !inserts_dim(program_, v, source, slice->attr<int64_t>("dim")))
       return kNoValue;
     slices_of.push_back(source);
   }
@@ -237,7 +235,7 @@ ValueId StepMatch::rows(const Tuple& tuple) {
 
 ValueId StepMatch::slices(const Tuple& tuple, const Type& type, bool is_row) {
   const Op* model = sequence_.floating(tuple[0]);
-  if (!model || model->code != OpCode::kSlice || tuple.size() < 2) return kNoValue;
+  if (!model || !ir::is_range(model->code) || tuple.size() < 2) return kNoValue;
   const std::optional<ir::SliceRange> range_of_first = ir::constant_range(*model);
   if (!range_of_first) return kNoValue;
   const ir::SliceRange first = *range_of_first;
@@ -249,7 +247,7 @@ ValueId StepMatch::slices(const Tuple& tuple, const Type& type, bool is_row) {
   source.extent = first.limit - first.start;
   for (size_t step = 1; step < tuple.size(); ++step) {
     const Op* op = sequence_.floating(tuple[step]);
-    if (!op || op->code != OpCode::kSlice) return kNoValue;
+    if (!op || !ir::is_range(op->code)) return kNoValue;
     const std::optional<ir::SliceRange> range = ir::constant_range(*op);
     if (!range || range->dim != first.dim || range->limit - range->start != source.extent) return kNoValue;
     if (step == 1) source.stride = range->start - first.start;
@@ -272,8 +270,9 @@ ValueId StepMatch::numbers(const Tuple& tuple) {
   XSource source{.kind = XSource::Kind::kNumbers};
   for (ValueId v : tuple) {
     const Op* op = sequence_.floating(v);
-    if (!op || !is_splat(*op)) return kNoValue;
-    source.numbers.push_back(op->attr<double>("value"));
+    const std::optional<double> number = op ? ir::constant_value(*op) : std::nullopt;
+    if (!number) return kNoValue;
+    source.numbers.push_back(*number);
   }
   source.numbers.resize(steps_.count, source.numbers.back());
   Type type = program_.type(tuple[0]);

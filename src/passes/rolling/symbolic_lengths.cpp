@@ -80,7 +80,7 @@ class LengthSymbol {
       for (Dim& dim : value.type.shape) dim = of(dim, below_);
     for_each_op(program.body, [&](Op& op) {
       if (op.code == OpCode::kScan) op.attrs.find("length")->second = of(op.attr<Dim>("length"), kMostLeftOut);
-      if (op.code != OpCode::kSlice) return;
+      if (!ir::is_range(op.code)) return;
       const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
       if (!program.type(op.operands[0]).shape[dim].mentions(symbol_.name())) return;
       for (std::string_view name : {"start", "limit"})
@@ -119,8 +119,8 @@ bool wants_numbers(Program& program, const Dim& symbol) {
       return std::ranges::any_of(program.type(operand).shape,
                                  [&](const Dim& dim) { return dim.mentions(symbol.name()); });
     };
-    if (op.code == OpCode::kMatmul)
-      found = found || is_symbolic(op.operands[1]);
+    if (const ir::ValueId weights = ir::weights_of(op); weights != ir::kNoValue)
+      found = found || is_symbolic(weights);
     else if (op.has("vjp"))
       found = found || std::ranges::any_of(op.operands, is_symbolic) || std::ranges::any_of(op.results, is_symbolic);
   });

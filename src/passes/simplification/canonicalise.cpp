@@ -38,7 +38,7 @@ class Canonicalise {
     for (const Op& op : block.ops) {
       for (const Block& region : op.regions) find_inner_pad_sums(region, uses, pads, adds);
       if (op.code == OpCode::kPad) pads.insert(op.results[0]);
-      if (op.code != OpCode::kAdd) continue;
+      if (ir::traits_of(op.code).adds != ir::Adds::kSum) continue;
       adds.insert(op.results[0]);
       for (size_t i = 0; i < 2; ++i)
         if (const ValueId sum = op.operands[i];
@@ -150,10 +150,10 @@ class Canonicalise {
       const Op* op = simplifier_.definition(x.stack);
       if (!op) return false;
       Type step = program_.type(x.arg);
-      if (op->code == OpCode::kConstant) {
+      if (ir::is_constant(op->code)) {
         Op constant{OpCode::kConstant, {}, {x.arg}, op->attrs, {}};
         region.ops.push_back(std::move(constant));
-      } else if (op->code == OpCode::kBroadcast) {
+      } else if (ir::is_repeated(op->code)) {
         Dims dims = op->attr<Dims>("dims");
         if (!dims.empty() && dims[0] == 0) return false;
         if (program_.type(x.stack).rank() != program_.type(x.arg).rank())
@@ -172,7 +172,7 @@ class Canonicalise {
   void constant_carries(ScanParts& parts) {
     std::unordered_map<ValueId, const Op*> constants;
     for (const Op& op : parts.ops)
-      if (op.code == OpCode::kConstant) constants.emplace(op.results[0], &op);
+      if (ir::is_constant(op.code)) constants.emplace(op.results[0], &op);
     std::erase_if(parts.carries, [&](const ScanParts::Carry& carry) {
       bool same = carry.out == carry.arg || replaced_(carry.out) == carry.init;
       if (auto it = constants.find(carry.out); !same && it != constants.end()) {
@@ -196,7 +196,7 @@ class Canonicalise {
     for (const auto& carry : parts.carries) inside.insert(carry.arg);
     for (const Op& op : parts.ops) {
       for (ValueId result : op.results) inside.insert(result);
-      if (op.code == OpCode::kConstant) constants.emplace(op.results[0], op.attr<double>("value"));
+      if (const auto value = ir::constant_value(op)) constants.emplace(op.results[0], *value);
     }
     std::erase_if(parts.ys, [&](const ScanParts::Y& y) {
       Type result = program_.type(y.stack);

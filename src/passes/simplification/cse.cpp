@@ -18,7 +18,7 @@ using ir::Program;
 using ir::ValueId;
 
 /// Whether an attribute matters for what the op computes. The derivative of an extern op does not.
-bool counts(const Op& op, std::string_view attr) { return op.code != ir::OpCode::kExtern || attr != "vjp"; }
+bool counts(const Op& op, std::string_view attr) { return !ir::traits_of(op.code).calls_out || attr != "vjp"; }
 
 struct Entry {
   Op op;

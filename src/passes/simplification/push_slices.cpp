@@ -11,7 +11,6 @@ namespace {
 using ir::Block;
 using ir::Op;
 using ir::OpClass;
-using ir::OpCode;
 using ir::Program;
 using ir::Type;
 using ir::ValueId;
@@ -38,7 +37,7 @@ class SliceReads {
     for (size_t i = block.ops.size(); i-- > 0;) {
       const Op& op = block.ops[i];
       for (const Block& region : op.regions) visit(region);
-      if (const auto range = op.code == OpCode::kSlice ? ir::constant_range(op) : std::nullopt) {
+      if (const auto range = ir::is_range(op.code) ? ir::constant_range(op) : std::nullopt) {
         add(op.operands[0], *range);
       } else if (info(op.code).op_class == OpClass::kElementwise && !of(op.results[0]).empty()) {
         const std::vector<Range> ranges = of(op.results[0]);
@@ -76,7 +75,7 @@ class PushSlices {
     for (Op& op : block.ops) {
       for (ValueId& v : op.operands) v = replaced_(v);
       for (Block& region : op.regions) run(region);
-      if (op.code == OpCode::kSlice && sliced_.contains(op.operands[0]))
+      if (ir::is_range(op.code) && sliced_.contains(op.operands[0]))
         replaced_.set(op.results[0], slice_of(builder, op.operands[0], *ir::constant_range(op)));
       else if (info(op.code).op_class == OpClass::kElementwise && !reads_.of(op.results[0]).empty())
         run_on_slices(builder, op);

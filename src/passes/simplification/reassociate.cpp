@@ -24,7 +24,7 @@ class Separate {
     for (size_t i = static_cast<size_t>(carries); i < region.args.size(); ++i) step_.insert(region.args[i]);
     inside_ = defined_in(region);
     for (const Op& op : region.ops)
-      if (op.code == OpCode::kAdd)
+      if (ir::traits_of(op.code).adds == ir::Adds::kSum)
         for (ValueId v : op.operands)
           if (uses(v) == 1) inner_.insert(v);
   }
@@ -33,8 +33,8 @@ class Separate {
     for (Op& op : region_.ops) {
       for (ValueId& v : op.operands) v = replaced_(v);
       for (Block& nested : op.regions) substitute(nested, replaced_);
-      if (op.code == OpCode::kMatmul && split(op)) continue;
-      if (op.code == OpCode::kAdd && regroup(op)) continue;
+      if (ir::weights_of(op) != ir::kNoValue && split(op)) continue;
+      if (ir::traits_of(op.code).adds == ir::Adds::kSum && regroup(op)) continue;
       push(std::move(op));
     }
     for (ValueId& v : region_.results) v = replaced_(v);

@@ -1,5 +1,5 @@
+#include "planning/bounded_size.h"
 #include "planning/cpu/kernel_arguments.h"
-#include "planning/work.h"
 
 namespace weft::planning {
 namespace {

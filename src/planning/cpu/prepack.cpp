@@ -43,7 +43,7 @@ int64_t column_groups(const Program& program, ValueId result, int64_t columns, c
   if (readers == uses.ops.end()) return 1;
   int64_t width = 0;
   for (const Op* reader : readers->second) {
-    if (reader->code != OpCode::kSlice || reader->attr<int64_t>("dim") != program.type(result).rank() - 1) return 1;
+    if (!ir::is_range(reader->code) || reader->attr<int64_t>("dim") != program.type(result).rank() - 1) return 1;
     const std::optional<ir::SliceRange> range = ir::constant_range(*reader);
     if (!range) return 1;
     if (width == 0) width = range->limit - range->start;
@@ -88,7 +88,7 @@ class Prepacker {
       return found == uses_.ops.end() ? std::vector<const Op*>() : found->second;
     };
     std::vector<const Op*> wanted = readers(product);
-    if (wanted.size() != 1 || wanted[0]->code != OpCode::kAdd) return place;
+    if (wanted.size() != 1 || ir::traits_of(wanted[0]->code).adds != ir::Adds::kSum) return place;
     while (place > 0 && ops[static_cast<size_t>(place) - 1].code == OpCode::kMatmulPacked &&
            readers(ops[static_cast<size_t>(place) - 1]) == wanted)
       --place;
@@ -220,7 +220,7 @@ class Prepacker {
   }
 
   void note_cast(const Op& op) {
-    if (op.code == OpCode::kConcat) note_concat(op);
+    if (ir::is_join(op.code)) note_concat(op);
     if (op.code != OpCode::kCast) return;
     const DType from = program_.type(op.operands[0]).dtype, to = program_.type(op.results[0]).dtype;
     if (from == DType::kBF16 && to == DType::kF32) narrow_.emplace(op.results[0], op.operands[0]);

@@ -33,7 +33,7 @@ class RangeFinder {
   }
 
   bool wants(const Op& op) const {
-    if (op.code != OpCode::kConcat || other_reads_.contains(op.results[0])) return false;
+    if (!ir::is_join(op.code) || other_reads_.contains(op.results[0])) return false;
     if (op.attr<int64_t>("dim") != program_.type(op.results[0]).rank() - 1) return false;
     ValueId root = definitions_.columns_of(op.operands[0]);
     return !definitions_.is_view(root) && program_.type(root).shape.back().is_constant() &&
@@ -70,7 +70,7 @@ class CopyInserter {
       ValueId& result = block_.results[i];
       const ValueId stored = is_body && program_.donations.empty() ? definitions_.reshaped(result) : result;
       const Definitions::Definition* made = here_.contains(stored) ? definitions_.find(stored) : nullptr;
-      bool owns = made && !made->view && made->code != OpCode::kReshape;
+      bool owns = made && !made->view && !ir::is_alias(made->code);
       bool repeated = !seen.insert(stored).second;
       if (!owns || (repeated && !in_place_ && !made->several_places)) result = copy_here(result);
     }
@@ -133,13 +133,12 @@ const Definitions::Definition* Definitions::find(ValueId value) const {
 }
 
 ValueId Definitions::reshaped(ValueId value) const {
-  for (const Definition* made = find(value); made && made->code == OpCode::kReshape; made = find(value))
-    value = made->source;
+  for (const Definition* made = find(value); made && ir::is_alias(made->code); made = find(value)) value = made->source;
   return value;
 }
 
 void Definitions::add(const Op& op) {
-  const ir::Type* from = op.code == OpCode::kSlice ? &program_.type(op.operands[0]) : nullptr;
+  const ir::Type* from = ir::is_range(op.code) ? &program_.type(op.operands[0]) : nullptr;
   const bool columns = from && op.attr<int64_t>("dim") == from->rank() - 1 && from->shape.back().is_constant();
   Lowering lowering = rules_.of(op);
   bool several = lowering == Lowering::kFused || lowering == Lowering::kRowCopy;
@@ -166,7 +165,7 @@ ValueId Definitions::columns_of(ValueId value) const {
 bool Definitions::is_row_view(ValueId value) const { return !is_view(columns_of(value)); }
 
 bool Definitions::is_matrix_slice(ValueId value) const {
-  for (const Definition* made = find(value); made && made->view && made->code == OpCode::kSlice; made = find(value))
+  for (const Definition* made = find(value); made && made->view && ir::is_range(made->code); made = find(value))
     value = made->source;
   return !is_view(value) && program_.type(value).shape.back().is_constant();
 }

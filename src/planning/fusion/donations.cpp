@@ -104,7 +104,7 @@ class WriteOrder {
   bool stores_elements(size_t op) const {
     if (rules_.of(ops_[op]) != Lowering::kFused) return false;
     if (const auto tile = rules_.tile(ops_[op])) return tile->groups == 1;
-    return ir::traits_of(ops_[op].code).codegen == ir::Codegen::kPointwise;
+    return ir::info(ops_[op].code).op_class == ir::OpClass::kElementwise;
   }
 
   const LoweringRules& rules_;
@@ -119,7 +119,7 @@ bool same_check(const Program& program, const Op& a, const Op& b) {
   auto rows = [&](const Op& op, size_t operand) {
     return program.type(op.operands[operand]).shape[static_cast<size_t>(op.attr<int64_t>("dim"))];
   };
-  return a.code == b.code && a.code == ir::OpCode::kDynamicUpdate && a.operands[2] == b.operands[2] &&
+  return a.code == b.code && ir::traits_of(a.code).updated >= 0 && a.operands[2] == b.operands[2] &&
          rows(a, 0) == rows(b, 0) && rows(a, 1) == rows(b, 1);
 }
 

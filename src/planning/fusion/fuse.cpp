@@ -196,7 +196,7 @@ class StageAssigner {
   bool is_plain(size_t index) const {
     const Op& op = block_.ops[index];
     return groups_.lowering(index) == Lowering::kFused && !is_reduction(op) && !rules_.tile(op) &&
-           op.code != OpCode::kConcat && op.results.size() == 1 && index < shared_;
+           !ir::is_join(op.code) && op.results.size() == 1 && index < shared_;
   }
 
   /// Moves elementwise ops to the stage of their first reader where the value would only wait in memory until then: 1 -
@@ -243,7 +243,7 @@ class StageAssigner {
 
   /// Counts a store for each part of a concatenation.
   static int64_t accesses_of_results(const Op& op) {
-    return std::ssize(op.code == OpCode::kConcat ? op.operands : op.results);
+    return std::ssize(ir::is_join(op.code) ? op.operands : op.results);
   }
 
   bool is_read(int64_t stage, ValueId root) const {

@@ -6,7 +6,6 @@
 namespace weft::planning {
 
 using ir::Op;
-using ir::OpCode;
 using ir::Shape;
 using ir::ValueId;
 
@@ -72,13 +71,17 @@ bool FusionGroups::is_weights(const Op& op, ValueId operand) const {
 
 bool FusionGroups::is_constant(ValueId root) const {
   const uint32_t made = definition_.get(root);
-  return made != 0 && block_.ops[made - 1].code == OpCode::kConstant;
+  return made != 0 && ir::is_constant(block_.ops[made - 1].code);
+}
+
+bool FusionGroups::is_view_or_alias(size_t op) const {
+  return ops_[op].lowering == Lowering::kView || ops_[op].lowering == Lowering::kAlias;
 }
 
 ValueId FusionGroups::root(ValueId value) const {
   for (uint32_t made = definition_.get(value); made != 0; made = definition_.get(value)) {
     const Op& def = block_.ops[made - 1];
-    if (def.operands.empty() || (ops_[made - 1].lowering != Lowering::kView && def.code != OpCode::kReshape)) break;
+    if (def.operands.empty() || !is_view_or_alias(made - 1)) break;
     value = def.operands[0];
   }
   return value;
@@ -92,13 +95,13 @@ FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
   uint32_t made = definition_.get(operand);
   for (; made != 0; made = definition_.get(operand)) {
     const Op& def = block_.ops[made - 1];
-    if (ops_[made - 1].lowering != Lowering::kView && def.code != OpCode::kReshape) break;
-    if (def.code == OpCode::kSlice) {
+    if (!is_view_or_alias(made - 1)) break;
+    if (ir::is_range(def.code)) {
       slice = &def;
       ++slices;
-    } else if (def.code == OpCode::kBroadcast || def.code == OpCode::kReshape) {
+    } else if (ir::is_repeated(def.code) || ir::is_alias(def.code)) {
       elsewhere = true;
-      repeats = repeats || def.code == OpCode::kBroadcast;
+      repeats = repeats || ir::is_repeated(def.code);
     } else {
       break;
     }
@@ -108,7 +111,7 @@ FusionGroups::Read FusionGroups::read(size_t op, ValueId operand) const {
   const Op& producer = block_.ops[made - 1];
   const std::optional<ProductTile> tile = rules_.tile(producer);
   const bool gates = slices == 1 && tile && is_gate(*tile, producer, *slice);
-  const bool same_element = !elsewhere && !is_reduction(producer) && producer.code != OpCode::kConcat &&
+  const bool same_element = !elsewhere && !is_reduction(producer) && !ir::is_join(producer.code) &&
                             (slices == 0 || gates) && ops_[made - 1].lowering == Lowering::kFused &&
                             ops_[made - 1].domain == ops_[op].domain && (slices > 0 || !tile || tile->groups == 1);
   return {operand, static_cast<int32_t>(made) - 1, same_element, repeats};

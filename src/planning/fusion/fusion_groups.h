@@ -37,8 +37,8 @@ class FusionGroups {
     Lowering lowering;
     uint32_t domain, group;
   };
-  /// Whether the domain is so small that starting a stage of its own costs more than the work in it.
-  bool is_tiny(uint32_t domain) const { return tiny_[domain]; }
+  /// Whether the op has no code and no memory of its own.
+  bool is_view_or_alias(size_t op) const;
   /// Whether the slice is one of the gates that the product's tile has side by side.
   bool is_gate(const ProductTile& tile, const ir::Op& product, const ir::Op& slice) const;
   bool is_weights(const ir::Op& op, ir::ValueId operand) const;
@@ -51,6 +51,7 @@ class FusionGroups {
   const ir::Block& block_;
   std::vector<FusedOp> ops_;
   std::vector<ir::Shape> domains_;
+  /// By domain: whether it is so small that starting a stage of its own costs more than the work in it.
   std::vector<bool> tiny_;
   std::vector<uint32_t> parent_;           ///< by op: another op of its group, or itself: the leader
   passes::ValueMap<uint32_t> definition_;  ///< by value: its op plus one, or 0

@@ -1,0 +1,110 @@
+"""Checks that no phase asks an op for its name where it means a fact: facts are traits, in the op's row of ops.def.
+
+A comparison with `OpCode::k...` (==, !=, case, a list of codes, definition(value, code)) stands in the tables of a
+phase, which have an entry an op: TABLES. `scan`, `cond` and `while` are the language's control flow, which any pass may
+tell apart. Whatever else compares is listed in OTHERS with a count, which may only fall.
+Prints each file that breaks this and exits with 1 when there is one.
+Usage: check_op_codes.py [ROOT]
+"""
+
+import re
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+FOLDERS = ("src", "pytorch", "python/bindings", "tools")
+CONTROL_FLOW = {"Scan", "Cond", "While"}
+
+# Files in which an op's name is what is meant, and why.
+TABLES = {
+    "src/ir/*": "the language: its text, its types, and the functions by which others ask",
+    "src/interpreter/*": "what each op computes",
+    "src/stablehlo/*": "each op in StableHLO",
+    "src/passes/simplification/simplifier*.cpp": "rules of algebra, each for one op",
+    "src/passes/simplification/folded.cpp": "what each op makes of numbers",
+    "src/passes/differentiation/own_derivatives.cpp": "which ops of a user's derivative are linear",
+    "src/passes/differentiation/vjp_rules*.cpp": "the derivative of each op",
+    "src/planning/cpu/*_arguments.cpp": "the kernel of each op, and its arguments",
+    "src/planning/cpu/prepack.cpp": "the layout that each product has a kernel for",
+    "src/codegen/pointwise.cpp": "the machine code of each op",
+    "src/codegen/library_math.*": "the machine code of each function of the C library",
+    "src/packages/elements.cpp": "the machine code of each op in a package",
+    "src/packages/math.cpp": "the functions of a package",
+    "src/packages/reductions.cpp": "the sums and products of a package",
+    "src/packages/refusals.cpp": "the ops that a package has no form of",
+    "src/streaming/local_ops.cpp": "where each op leaves the steps' dim",
+    "src/streaming/time_ops.cpp": "what each op does along the steps",
+    "pytorch/importer/aten_*.cpp": "ATen's ops as the IR's",
+}
+
+# How many comparisons other files have: patterns of several ops, and facts that no trait says.
+OTHERS = {
+    "pytorch/importer/region.cpp": 1,
+    "src/packages/tasks.cpp": 1,
+    "src/passes/differentiation/drop_derivatives.cpp": 2,
+    "src/passes/differentiation/vjp.cpp": 1,
+    "src/passes/differentiation/vjp_scan.cpp": 1,
+    "src/passes/loops/merge_stacks.cpp": 1,
+    "src/passes/loops/sink.cpp": 1,
+    "src/passes/rewrite.h": 1,
+    "src/passes/simplification/canonicalise.cpp": 3,
+    "src/passes/simplification/reassociate.cpp": 4,
+    "src/planning/excess_precision.cpp": 2,
+    "src/planning/pack_uses.cpp": 2,
+    "src/planning/work.cpp": 1,
+    "src/streaming/walker.cpp": 2,
+}
+
+CODE = r"(?:\w+::)*OpCode::k(\w+)"
+COMPARISONS = [
+    re.compile(pattern)
+    for pattern in (
+        rf"[=!]=\s*{CODE}\b",
+        rf"{CODE}\s*[=!]=",
+        rf"\bcase\s+{CODE}\s*:",
+        rf"\bdefinition\([^;{{}}]*?,\s*{CODE}\)",
+        rf"{CODE}(?=\s*,\s*(?:\w+::)*OpCode::k)",
+    )
+]
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+NAMES = re.compile(r"\busing\s+enum\s+(?:\w+::)*OpCode\b")
+
+
+def comparisons(text: str) -> list[str]:
+    """The names of the ops that the text of a file compares with, control flow apart."""
+    text = COMMENT.sub("", text)
+    found = [match.group(1) for pattern in COMPARISONS for match in pattern.finditer(text)]
+    return [name for name in found if name not in CONTROL_FLOW] + ["using enum"] * len(NAMES.findall(text))
+
+
+def faults(root: Path, others: dict[str, int]) -> list[str]:
+    """One line for each file under `root` whose comparisons are not those that it may have."""
+    found = []
+    files = [file for folder in FOLDERS for file in (root / folder).rglob("*") if file.suffix in (".cpp", ".h")]
+    names = {str(file.relative_to(root)): file for file in sorted(files)}
+    for name, file in names.items():
+        if any(fnmatch(name, table) for table in TABLES):
+            continue
+        ops = comparisons(file.read_text())
+        most = others.get(name, 0)
+        if len(ops) > most:
+            found.append(
+                f"{name}: {len(ops)} comparisons with op codes ({', '.join(sorted(set(ops)))}), where {most} may be: "
+                "ask for a trait (src/ir/traits.h)"
+            )
+        elif len(ops) < most:
+            found.append(f"{name}: {len(ops)} comparisons with op codes: lower its number in OTHERS, {most}")
+    found += [f"{name}: in OTHERS, but not in the tree" for name in others if name not in names]
+    tables = [table for table in TABLES if not any(fnmatch(name, table) for name in names)]
+    return found + [f"{table}: in TABLES, but fits no file" for table in tables]
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    found = faults(root, OTHERS)
+    print("\n".join(found) if found else "op codes: phases ask for traits")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
