@@ -4,7 +4,8 @@
 
 namespace weft::ir {
 
-/// How code generation lowers an op. LoweringRules (planning/lowering.h) takes kCall for the cases that a way lacks.
+/// How code generation lowers an op. LoweringRules (planning/lowering.h) takes kCall where a lowering can't handle a
+/// case.
 enum class Codegen : uint8_t {
   kCall,       ///< a kernel of the runtime, else the interpreter's, which the statistics count
   kPointwise,  ///< element by element, in the registers of a loop nest
@@ -29,7 +30,7 @@ enum class Rows : uint8_t {
   kDim,           ///< if the attribute `dim` is not 0
   kDims,          ///< if the attribute `dims` does not name 0
   kProduct,       ///< if the second operand has no rows, and the first has a dim beside its rows
-  kBatchProduct,  ///< if both operands have rows, and two dims beside them
+  kBatchProduct,  ///< if both operands have rows, and two more dims
   kLookup         ///< if the first operand, the table, has no rows
 };
 
@@ -44,7 +45,7 @@ enum class Batching : uint8_t {
   kMatmul,     ///< more rows; a batch of products if the weights differ from step to step
   kOuter,      ///< a batch of products
   kLookup,     ///< one look-up in a table that is the same in every step
-  kWindows     ///< rows of a tensor that is the same in every step, by one look-up of their numbers
+  kWindows     ///< rows of a tensor that is the same in every step, by one look-up of their indices
 };
 
 /// The dims of the first operand that a product sums over (summed_dims in ir/program.h).
@@ -65,10 +66,10 @@ enum class Cost : uint8_t {
 /// When an op may find an error while it runs. Until then no result is written to the memory of an input
 /// (planning/fusion/donations.h).
 enum class Fails : uint8_t {
-  kUnsaid,         ///< counts as kAnyTime; no row of the table leaves it so
-  kNever,          ///< whatever its operands hold; the ops in its regions are asked themselves
+  kUnsaid,         ///< treated as kAnyTime; no row of the table leaves it so
+  kNever,          ///< for no contents of its operands; the ops in its regions have traits of their own
   kBeforeWriting,  ///< finds all its errors before it writes anything
-  kAnyTime         ///< when a part of its results may be written already
+  kAnyTime         ///< possibly after a part of its results is written
 };
 
 /// Where an op that may fail does so.
@@ -88,12 +89,12 @@ struct OpTraits {
   Cost cost = Cost::kDear;
   Fails fails = Fails::kUnsaid;
   FailsWhere fails_where = FailsWhere::kEverywhere;
-  bool declares = false;   ///< the result's type does not follow from the operands: builders and text must declare it
-  bool is_linear = false;  ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
-  bool sums = false;       ///< an element of the result is a sum of many: 16-bit types accumulate in f32
-  bool may_move =
-      false;  ///< cheap movement, in which the copies that `roll` makes a loop of may differ (rolling/op_sequence.h)
-  bool by_library = false;  ///< a function of runtime/scalar_functions.def, named as the op, which f64 calls
+  bool declares = false;    ///< the result's type does not follow from the operands: builders and text must declare it
+  bool is_linear = false;   ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
+  bool sums = false;        ///< an element of the result is a sum of many: 16-bit types accumulate in f32
+  bool may_move = false;    ///< cheap movement; when `roll` makes a loop of copies, the copies may differ in it
+                            ///< (rolling/op_sequence.h)
+  bool by_library = false;  ///< f64 calls a function of runtime/scalar_functions.def with the op's name
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
   int8_t updated = -1;      ///< the operand in whose memory the result may be made: what the op doesn't replace stays
@@ -187,7 +188,7 @@ struct OpTraits {
 namespace traits {
 
 inline constexpr OpTraits kOther;  ///< opts out of everything
-/// Has a result whatever its operands hold.
+/// Never fails, whatever its operands hold.
 inline constexpr OpTraits kTotal = kOther.fail(Fails::kNever);
 inline constexpr OpTraits kPointwise =
     kTotal.by(Codegen::kPointwise).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);
