@@ -63,8 +63,8 @@ Object compile(llvm::Module& module, const std::string& dump) {
   return object;
 }
 
-/// The key of the object cache. It contains the module, so that a change of code generation never meets an old object;
-/// as bitcode, since LLVM takes six times as long to write its text.
+/// The key of the object cache. It contains the module, so that a change of code generation never finds an old object.
+/// The module is written as bitcode, since LLVM takes six times as long to write its text.
 std::string cache_key(const llvm::Module& module) {
   const Target& target = target_of(runtime::active_isa());
   return fmt::format("weft {} llvm {} pipeline {} without {}, {}, {} level {} fusion {} cpu {} features {}\n{}",
@@ -101,7 +101,7 @@ void in_threads(size_t count, const Each& each) {
   try {
     while (threads.size() + 1 < most) threads.emplace_back(runtime::on_another_core(std::ref(work)));
   } catch (const std::system_error&) {
-    // No more threads can be had: the others do the work.
+    // No more threads can be had: the running ones do the work.
   }
   work();
   threads.clear();  // waits
@@ -112,7 +112,7 @@ void in_threads(size_t count, const Each& each) {
 }  // namespace
 
 std::vector<Object> compile_modules(std::vector<codegen::StageModule> modules, const std::string& dump) {
-  // The largest first: the others fill the time that it takes.
+  // The largest module first: the others fill the time that it takes.
   std::vector<size_t> order(modules.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater{}, [&](size_t i) { return modules[i].module->getInstructionCount(); });
