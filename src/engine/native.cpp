@@ -63,7 +63,7 @@ class Native : public Executable {
   std::string plan_text() const override { return runtime::write_plan(native_->plan()); }
 
  private:
-  /// The plan. Where passes are verified it is read back from its text, which shows that the text says all.
+  /// The plan. Where passes are verified, it is printed and parsed, which shows that the text of a plan is complete.
   runtime::Plan plan_to_run() const {
     if (!settings().verify) return schedule_.plan;
     runtime::Plan plan = runtime::read_plan(runtime::write_plan(schedule_.plan));
