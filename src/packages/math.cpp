@@ -54,7 +54,7 @@ Value* library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> ope
   return b.CreateFPTrunc(rest, narrow);
 }
 
-/// floor and its kin where the target has no instruction; null for other ops.
+/// floor and similar ops where the target has no instruction; null for other ops.
 Value* rounding(IRBuilder<>& b, OpCode code, Value* x) {
   switch (code) {
     case OpCode::kFloor:
