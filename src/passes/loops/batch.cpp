@@ -60,7 +60,7 @@ bool has_batched_code(OpCode code) {
     case ir::Rows::kDims:
     case ir::Rows::kProduct:
       return true;
-    case ir::Rows::kReshaped:  // the same memory, so that a row of the result is that row of the operand
+    case ir::Rows::kReshaped:  // same memory: a row of the result is the same row of the operand
       return ir::traits_of(code).codegen == ir::Codegen::kAlias;
     default:
       return false;
