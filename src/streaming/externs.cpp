@@ -45,7 +45,7 @@ Stream Walker::permuted(const Stream& stream, const std::vector<int64_t>& perm) 
              stream, time, [&](Builder& builder, ValueId value, int64_t) { return builder.transpose(value, perm); });
 }
 
-/// With zeros between the elements of a dim, and behind the last one: `times` as many.
+/// Makes a dim `times` as long: puts times - 1 zeros after each element.
 Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t times) {
   if (times == 1) return stream;
   const bool is_time = stream.time.dim == dim;
@@ -69,8 +69,8 @@ Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t ti
   return result;
 }
 
-/// What `fold` makes of windows over x [.., spatial..., ..] by element of a window. `shape`: the result's in the whole
-/// program, with its dims as x has them.
+/// Applies `fold` to the windows over x [.., spatial..., ..], given as one value for each element of a window. `shape`:
+/// the result's shape in the whole program, with dims in x's order.
 Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shape, const Fold& fold) {
   const size_t end = windows.first + windows.dims.size();
   const bool is_over_time = x.time.dim >= windows.first && x.time.dim < end;
@@ -158,8 +158,8 @@ void Walker::convolution(const Op& op, const CallText& call) {
   define(op, 0, permuted(y, channels_second(rank)), operands);
 }
 
-/// A call of PyTorch within a loop's step as ops of the IR: a convolution, of sizes that are known, by weights that are
-/// constants. None where it has to stay. `map`: the region's values in the program that is written.
+/// A call of PyTorch within a loop's step as ops of the IR: a convolution of known sizes by constant weights. None if
+/// the call has to stay. `map`: the region's values in the program being written.
 std::optional<ValueId> Walker::in_region(const Op& op, Builder& body, const passes::Substitution& map, bool is_step) {
   if (op.code != OpCode::kExtern) return std::nullopt;
   const CallText call("weft.stream", op.attr<std::string>("call"), std::vector<Sizes>(op.operands.size()));

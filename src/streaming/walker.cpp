@@ -17,7 +17,7 @@ namespace {
 
 bool is_timed_at(const Stream& stream, size_t dim) { return stream.kind == Kind::kTimed && stream.time.dim == dim; }
 
-/// An op that costs nothing in a step, so that its result need not be kept as a constant.
+/// Whether the op costs nothing in a step, so that its result need not be kept as a constant.
 bool is_free(const Op& op) {
   return op.code == OpCode::kConstant || op.code == OpCode::kIota || op.code == OpCode::kBroadcast ||
          op.code == OpCode::kReshape;
@@ -113,7 +113,7 @@ void Walker::visit(const Op& op) {
   define_uniform(op, operands);
 }
 
-/// A value that is the same at each step: its op is done where it is read, for as many steps as are read.
+/// Defines a value that is the same at each step. Each reader emits the op again, for as many steps as it reads.
 void Walker::define_uniform(const Op& op, const Streams& operands) {
   const OpClass op_class = ir::info(op.code).op_class;
   const bool is_local = op_class == OpClass::kElementwise || op_class == OpClass::kSource ||
@@ -144,7 +144,7 @@ Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
   return kind;
 }
 
-/// An op without time, done once or, where it follows from what a chunk is given, in each.
+/// An op without time. It runs once or, if it depends on inputs that are given with each chunk, in each chunk.
 void Walker::plain(const Op& op, Kind kind) {
   const bool is_step = kind != Kind::kConstant;
   if (is_step && op.code == OpCode::kExtern) refuse(op, "is a kernel of PyTorch's that has no streaming form");
@@ -206,7 +206,7 @@ void Walker::define(const Op& op, size_t result, Stream stream, const Streams& o
   } else if (stream.kind == Kind::kLast && stream.looks_ahead == nullptr) {
     for (const Stream& operand : operands) {
       if (operand.kind != Kind::kLast || operand.looks_ahead == nullptr) continue;
-      // Several carries of different sequences are none of one.
+      // Last carries of sequences of different lengths don't belong to one sequence.
       if (stream.looks_ahead != nullptr && stream.ahead != operand.ahead)
         refuse(op, "joins last carries of sequences of different lengths");
       stream.ahead = operand.ahead;
@@ -296,7 +296,8 @@ Stream Walker::output(ValueId result, int64_t delay) {
   }
   // The first chunk gives the first elements.
   stream = writer_.delayed(stream, std::max<int64_t>(-stream.shift, 0));
-  // Elements that read the padding of the end would be others in a sequence that goes on: they wait for its steps.
+  // Elements that depend on the padding of the end would change if the sequence went on, so they are delayed until its
+  // next steps are known.
   if (stream.settled < 0) stream = writer_.delayed(stream, std::max<int64_t>(-stream.ahead - stream.settled, 0));
   const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), stream.per_chunk);
   if (steps > delay && stream.looks_ahead != nullptr) {
