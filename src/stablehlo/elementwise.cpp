@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The operand in the type that it is computed in.
+/// The operand, cast to the type in which the op computes.
 Tensor loaded(const Site& site, size_t i) {
   const Tensor operand = site.operand(i);
   return site.emit().convert(operand, compute_type(operand.type.dtype));
