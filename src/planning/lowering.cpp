@@ -89,10 +89,10 @@ Lowering LoweringRules::of(const Op& op) const {
   if (way == Codegen::kScan) return decision(op).lowering;
   if (way == Codegen::kRegions) return Lowering::kControl;
   if (way == Codegen::kAlias) return Lowering::kAlias;
-  // Stages don't compute on 8-bit weights, but products take them: the target knows its products' types.
+  // Stages can't compute with 8-bit weights, but products can: the target knows which.
   if (way == Codegen::kProduct) return target_->tile(*program_, op) ? Lowering::kFused : Lowering::kCall;
   if (!all_computed(op)) return Lowering::kCall;
-  // Machine code has the start of a view in its addresses, so the start must be a number.
+  // The start of a view is part of addresses in machine code, so it must be a number.
   if (op.code == OpCode::kSlice && !size_attr(op, "start").is_constant()) return Lowering::kCall;
   if (way == Codegen::kView || is_ranges(op)) return Lowering::kView;
   if (may_fail(op)) return Lowering::kCall;

@@ -7,8 +7,8 @@
 
 namespace weft::planning {
 
-/// The product of two sizes, for sizes that are only estimated, or not needed where they don't fit. A number that
-/// overflows becomes the largest there is.
+/// The product of two sizes that are only estimates, or whose exact value doesn't matter if it overflows. A number that
+/// overflows becomes the largest integer.
 ir::Dim bounded_product(const ir::Dim& a, const ir::Dim& b);
 
 /// The product of the dims, as bounded_product.
