@@ -6,7 +6,7 @@
 
 namespace weft::device {
 
-/// The device's default generator. It is the CPU's: a seed gives the device the numbers that it gives the CPU.
+/// The device's default generator, which is the CPU's: with one seed, device and CPU draw the same numbers.
 const at::Generator& default_generator();
 /// A generator of the device with a state of its own.
 at::Generator make_generator();

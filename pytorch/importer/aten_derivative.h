@@ -21,11 +21,11 @@ using Derivative =
 ir::ValueId with_derivative(const AtenCall& call, const std::vector<ir::ValueId>& inputs, ir::ValueId value,
                             const Derivative& derivative);
 
-/// The same for one input, whose derivative is the factor `slope`.
+/// The same for one input; `slope` is the factor of its derivative.
 ir::ValueId with_slope(const AtenCall& call, ir::ValueId x, ir::ValueId value,
                        const std::function<ir::ValueId(ir::Builder&, ir::ValueId x)>& slope);
 
-/// The value, with a cotangent that goes to x unchanged.
+/// `value`, with x's derivative: its cotangent goes to x unchanged.
 ir::ValueId as_if_it_were(const AtenCall& call, ir::ValueId x, ir::ValueId value);
 
 }  // namespace weft::importer

@@ -2,7 +2,7 @@
 
 #include "importer/aten_ops.h"
 
-/// The ATen ops that move, reduce and multiply; aten_ops.cpp has the elementwise ones and the table.
+/// ATen ops that move, reduce and multiply. aten_ops.cpp has the elementwise ops and the table.
 namespace weft::importer {
 
 /// x with its dims permuted. If x is a transpose itself, the two permutations become one or none.

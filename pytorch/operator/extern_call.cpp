@@ -32,7 +32,7 @@ struct Prepared {
 auto& prepared_calls = *new std::unordered_map<std::string, std::shared_ptr<Prepared>>;
 constexpr size_t kMostPrepared = 4096;
 
-/// By name, the counts of calls that are no longer prepared.
+/// By name: counts of calls that are no longer in the table.
 auto& calls_before = *new std::map<std::string, int64_t>;
 
 void forget_prepared() {
