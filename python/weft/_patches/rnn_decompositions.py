@@ -129,7 +129,7 @@ def _decompose_below_autograd() -> None:
 
 @contextlib.contextmanager
 def _enabled_again() -> Iterator[None]:
-    """Switches Weft to its state when `run_decompositions` was called."""
+    """Restores Weft's state from before `run_decompositions` was called."""
     _C.exit_disabled()
     token = _exporting.set(False)
     try:

@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": functional.softplus,
     "softsign": functional.softsign,
 }
-#: Every name, in the order in which errors list them.
+#: All names, in the order in which errors list them.
 NAMES = (*NATIVE, *_FUNCTIONS, *_ALIASES)
 
 #: The dtypes in which a step may be computed, as the IR names them.
@@ -167,7 +167,7 @@ def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 
 def _clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """At the very bounds the gradient passes through, as it does through ATen's clamp."""
+    """Exactly at the bounds the gradient passes, as in ATen's clamp."""
     if low is not None:
         x = torch.where(x < low, low, x)
     return x if high is None else torch.where(x > high, high, x)

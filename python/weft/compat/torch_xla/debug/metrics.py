@@ -56,7 +56,7 @@ def _measured() -> dict[str, Data]:
 
 
 def counter_names() -> list[str]:
-    """The names of counters that are not 0."""
+    """The names of counters that aren't 0."""
     return list(_counted())
 
 
