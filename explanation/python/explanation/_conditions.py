@@ -39,8 +39,8 @@ class Condition:
     unit: str | None
 
     def holds(self, results: Results) -> bool:
-        """Whether a report is such. A cost counts as far as it is certain: by the low end of its interval where the
-        condition asks for more, by the high end where it asks for less."""
+        """Whether the report fulfils the condition. A cost counts as far as it is certain: by the low end of its
+        interval where the condition asks for more, by the high end where it asks for less."""
         return any(_COMPARISONS[self.comparison](value, self.bound) for value in self._values(results))
 
     def _values(self, results: Results) -> list[float]:
@@ -67,10 +67,10 @@ class Condition:
 
 
 def parse(text: str) -> list[Condition]:
-    """The conditions, which commas separate.
+    """Parses conditions separated by commas.
 
     Raises:
-        ConditionError: one that isn't understood; the message says what there is.
+        ConditionError: a condition isn't understood; the message lists the possible ones.
     """
     return [_parse_one(part) for part in text.split(",")]
 
