@@ -48,8 +48,8 @@ def record(function: Function, shown: Shown | None = None) -> Run:
     """Runs the function and records it.
 
     Raises:
-        ReadsValueError, SideEffectError: what it mustn't do.
-        UnrecordableError: what a recording can't hold.
+        ReadsValueError, SideEffectError: the function does something forbidden.
+        UnrecordableError: the function does something that a recording can't hold.
         FailedError: the function raised.
     """
     if _indexed_by_tensors and _codes(function) in _indexed_by_tensors:

@@ -209,11 +209,11 @@ class Model:
         return saved.raw
 
     def restore(self, saved: bytes | bytearray | memoryview) -> None:
-        """Goes on from a state that save() gave.
+        """Continues from a state that save() returned.
 
         Raises:
-            TypeError: it is no bytes.
-            RuntimeError: it is a state of another model; the state is as it was before.
+            TypeError: `saved` isn't bytes.
+            RuntimeError: it is a state of another model; the present state is kept.
         """
         if not isinstance(saved, bytes | bytearray | memoryview):
             raise TypeError(f"{WHAT}: a saved state is bytes, as save() gives them, but got {type(saved).__name__}")
