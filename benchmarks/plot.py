@@ -42,7 +42,7 @@ def milliseconds(text: str) -> float | None:
 
 
 def panels(section: str) -> list[Panel]:
-    """The tables of a section as `report.markdown` writes it."""
+    """The tables of a section in the form that `report.markdown` writes."""
     found = []
     for title, table in re.findall(r"^\*\*(.+)\*\*\n\n((?:\|.*\n)+)", section, re.M):
         header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())

@@ -1,4 +1,5 @@
-"""Two speech-like tasks for quantize.py, of synthetic sound: which word is it, and which phone is each frame of it."""
+"""Two speech-like tasks with synthetic sound for quantize.py: recognising a word, and recognising the phone of each
+frame."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def bands_of(hertz: Tensor) -> Tensor:
 
 @dataclass
 class Phones:
-    """A language of phones: what follows what, with which chance."""
+    """A language of phones: the probabilities with which one follows another."""
 
     formants: Tensor  # [phones, 3], Hz
     loudness: Tensor  # [phones]

@@ -37,7 +37,7 @@ def is_affordable(case: Case) -> bool:
 
 
 def wide_grid(cells: list[str], modes: list[str], dtypes: list[str]) -> Iterator[Case]:
-    """Plain layers, streaming ones, deep ones: each cell by cell and type by type."""
+    """Plain layers, streaming ones, deep ones, for each cell and type."""
     for cell, dtype, mode in product(cells, dtypes, modes):
         first = Case(cell, mode, 1, 1, 1, 1, dtype)
         found = [_sized(first, *sizes) for sizes in product(HIDDEN, BATCHES, STEPS)]

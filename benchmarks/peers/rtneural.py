@@ -83,7 +83,7 @@ int main(int, char** arguments) {
   compare<8, false>(folder), compare<16, false>(folder), compare<32, false>(folder), compare<64, false>(folder);
 }
 """
-#: Releases of xsimd before 9 call it otherwise.
+#: Releases of xsimd before 9 have other names for it.
 OLD_XSIMD = """
 #include <xsimd/xsimd.hpp>
 #if XSIMD_VERSION_MAJOR < 9
