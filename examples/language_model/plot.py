@@ -23,7 +23,7 @@ def medians(values: list[float], first: int, width: int) -> tuple[list[float], l
 
 
 def title(summary: dict[str, Any], cell: str) -> str:
-    """What came of it, in a sentence."""
+    """The result in one sentence."""
     bits = summary["validation_loss"] / math.log(2)
     result = f"{cell.upper()}: {bits:.2f} bits a character after {summary['step']} steps"
     if "ratio" in summary:

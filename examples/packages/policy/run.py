@@ -34,7 +34,7 @@ def build(output: Path) -> Path:
 
 
 def replay(policy: Policy, seen: Tensor) -> Tensor:
-    """What the PyTorch policy says to what was seen, [T, 2]: currents and values, [T, 2]."""
+    """The PyTorch policy's answers to measurements [T, 2]: currents and values, [T, 2]."""
     with torch.no_grad():
         said = weft.scan(policy.step, policy.start(), seen)[1]
     return torch.stack([said["current"], said["value"]], 1)

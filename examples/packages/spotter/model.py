@@ -1,4 +1,4 @@
-"""A keyword spotter: a bank of filters, a GRU, and the word that has been said so far."""
+"""A keyword spotter: a filter bank, a GRU, and the most likely word so far."""
 
 from __future__ import annotations
 
