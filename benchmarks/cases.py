@@ -68,7 +68,8 @@ class Case:
 
     @property
     def weight_names(self) -> list[str]:
-        """Of Data.weights: w_ih, w_hh, b_ih, b_hh; with more layers or directions each with PyTorch's ending."""
+        """The names of Data.weights: w_ih, w_hh, b_ih, b_hh; with several layers or directions each has PyTorch's
+        suffix."""
         ways = ("", "_reverse")[: self.directions]
         ends = [""] if self.is_one_layer else [f"_l{layer}{way}" for layer in range(self.layers) for way in ways]
         return [f"{name}{end}" for end in ends for name in WEIGHTS]

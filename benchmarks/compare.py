@@ -123,7 +123,7 @@ def calibrate(threads: int) -> dict[str, Any] | None:
 
 
 def compile_times(cells: list[str]) -> dict[str, Any]:
-    """By cell and number of steps, each measured in a process of its own."""
+    """Compile times by cell and number of steps, each measured in a process of its own."""
     found: dict[str, Any] = {}
     for cell in cells:
         for steps in (16, 1024):

@@ -36,7 +36,7 @@ class Panel:
 
 
 def milliseconds(text: str) -> float | None:
-    """Of `3.32 ±1%`; None of `-`, a word or `3.32 ±1% wrong`."""
+    """The number in `3.32 ±1%`; None for `-`, a word or `3.32 ±1% wrong`."""
     found = re.match(r"\d[\d.]*", text)
     return float(found[0]) if found and not text.endswith("wrong") else None
 

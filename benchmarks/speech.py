@@ -25,7 +25,7 @@ OTHERS = (
 
 
 def bands_of(hertz: Tensor) -> Tensor:
-    """Where a frequency is on the mel scale, in bands: 8 kHz is the last."""
+    """The place of a frequency on the mel scale, in bands: 8 kHz is the last."""
     return torch.log1p(hertz / 700) / torch.log1p(torch.tensor(8000.0 / 700)) * BANDS
 
 

@@ -37,7 +37,7 @@ BEYOND_NOISE = 0.95
 # A first ratio this far from 1 needs no further turns, since these wouldn't change the verdict. (Eager's bfloat16 takes
 # seconds a call on processors without instructions for it.)
 CLEARLY_FASTER = 3
-# Of rounding, by dtype, relative to the largest entry: sums in another order over as many rows as there are.
+# Tolerance of rounding by dtype, relative to the largest entry: for sums in another order over that many rows.
 ROUNDING = {"f32": 5e-4, "bf16": 5e-2, "f64": 1e-10, "f16": 1e-2}
 
 

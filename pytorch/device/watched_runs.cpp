@@ -17,7 +17,7 @@ struct Watch {
   std::mutex mutex;
   std::vector<WatchedRun> runs;
   std::map<uint64_t, Place> operations;  ///< by serial number: where operations that haven't run were recorded
-  /// By where and why batches ran: the operations of the last one.
+  /// By the place and cause of a run: the operations of the last batch that ran so.
   std::map<std::pair<int, std::string>, std::vector<const Operator*>> last;
   FindLine find_line;
   Ended ended;

@@ -11,7 +11,7 @@ namespace weft::importer {
 /// A constant, of the type of x.
 ir::ValueId like(ir::Builder& b, double value, ir::ValueId x);
 
-/// From the inputs and the cotangent of the value, a cotangent for each input.
+/// Computes a cotangent for each input, from the inputs and the cotangent of the value.
 using Derivative =
     std::function<std::vector<ir::ValueId>(ir::Builder&, std::span<const ir::ValueId> inputs, ir::ValueId cotangent)>;
 

@@ -270,7 +270,8 @@ ValueId differ(const AtenCall& call, ValueId rest, ValueId divisor) {
   return call.binary(OpCode::kAnd, call.binary(OpCode::kNe, rest, zero), signs);
 }
 
-/// As c10::div_floor_floating. Computed from the remainder, since floor of the rounded quotient may be wrong.
+/// Floor division as in c10::div_floor_floating. It is computed from the remainder, since floor of the rounded quotient
+/// may be wrong.
 ValueId floor_quotient(const AtenCall& call, ValueId a, ValueId b) {
   ValueId one = call.constant(1.0);
   ValueId rest = call.binary(OpCode::kRem, a, b);

@@ -28,7 +28,7 @@ struct Prepared {
   std::atomic<int64_t> calls = 0;  ///< how often PyTorch's operator was called
 };
 
-/// By text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
+/// Prepared calls by text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
 auto& prepared_calls = *new std::unordered_map<std::string, std::shared_ptr<Prepared>>;
 constexpr size_t kMostPrepared = 4096;
 

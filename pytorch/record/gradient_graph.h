@@ -95,7 +95,7 @@ class GradientGraph {
   int32_t number(const Node* node) const;
   Node* node(int32_t number) const { return nodes_.at(static_cast<size_t>(number) - 1).get(); }
   bool is_source(const Node* node) const { return node == source_.get(); }
-  /// By gradient of the source: the number of its input as a value.
+  /// For each gradient of the source, the input's number as a value.
   const std::vector<int64_t>& inputs() const { return inputs_; }
   /// The tensors from outside whose gradient goes along this edge, by their index; empty for an edge within the
   /// function.

@@ -266,8 +266,8 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm(const Tensor& x, const std:
 
 using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-/// As the CPU's kernel. PyTorch's Meta function gives the shapes of another device's kernel. The sums of a fast path
-/// leave out which bag each index is in.
+/// The shapes of the CPU's kernel; PyTorch's Meta function returns those of another device's kernel. Sums that take a
+/// fast path return no bag for each index.
 FourTensors embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool,
                           const std::optional<Tensor>& scale, bool include_last_offset, int64_t padding_idx) {
   constexpr int64_t kSum = 0, kMax = 2;

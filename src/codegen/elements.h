@@ -50,7 +50,7 @@ class Elements {
   bool is_constant(ir::ValueId value) const;
   void store_concat(const ir::Op& op);
 
-  /// Of a vector, at the column.
+  /// A store of a vector at the column.
   struct Store {
     llvm::Value *row, *value;
     DType dtype;

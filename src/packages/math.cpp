@@ -28,7 +28,7 @@ Value* ceil(IRBuilder<>& b, Value* x) { return b.CreateFNeg(floor(b, b.CreateFNe
 
 Value* trunc(IRBuilder<>& b, Value* x) { return b.CreateCopySign(floor(b, absolute(b, x)), x); }
 
-/// Of f64, for a result in f32.
+/// The remainder in f64, for a result in f32.
 Value* remainder(IRBuilder<>& b, Value* x, Value* y) {
   Value *size = absolute(b, x), *divisor = absolute(b, y), *zero = number(x, 0);
   Value* quotient = floor(b, b.CreateFDiv(size, divisor));

@@ -19,7 +19,7 @@ struct PackUses {
   std::vector<ir::Dim> times;  ///< how often products read the panels after they are made: a sum of terms
 };
 
-/// By the pack's result. Needs the schedule's definitions.
+/// The uses of each pack, by the pack's result. Needs the schedule's definitions.
 std::map<ir::ValueId, PackUses> pack_uses(const Schedule& schedule);
 
 /// Where the weights of a pack lie: row-major in the memory of `root`, from its element `skip` on, rows `ld` apart.

@@ -36,7 +36,7 @@ class ArenaPlanner {
                       StageOrder stages = StageOrder::kInTurn) const;
 
  private:
-  /// What depends on the order in which stages run.
+  /// The parts of a layout that depend on the order of stages.
   struct Order {
     std::vector<Life> lives;
     Stacking stacking;  ///< if there are many buffers

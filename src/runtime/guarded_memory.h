@@ -29,7 +29,7 @@ class GuardedMemory {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  /// From here on a write faults.
+  /// Makes later writes fault.
   void make_read_only();
   /// Whether the canaries before and after the memory, on its own pages, are unchanged.
   bool is_intact() const;

@@ -165,7 +165,7 @@ struct PairKernels {
   PackKernel pack;                  ///< the panels, of bf16 weights
   PanelsOnTheWay on_the_way;
   ColumnSumKernel column_sum;  ///< of bf16 rows; sums are f32, and rounded at the end
-  /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
+  /// For bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
   OuterKernel outer;
   int64_t outer_block_m, outer_block_n, outer_scratch_bytes;
   /// Releases what the kernels keep in a thread between two calls; null if they keep nothing.

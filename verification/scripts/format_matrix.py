@@ -30,7 +30,7 @@ import weft.nn
 from weft import formats
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
-#: Of a column: the cells, how many layers, how many directions.
+#: The columns: the cells, the number of layers, the number of directions.
 KINDS: dict[str, list[tuple[str, int, int]]] = {
     "GRU": [("GRU", 1, 1)],
     "LSTM": [("LSTM", 1, 1)],

@@ -43,7 +43,7 @@ struct Activation {
 /// Throws weft::Error, which lists the names, if there is no such activation.
 Activation activation_named(std::string_view name, double alpha, double beta);
 
-/// As Python prints it: "hard_sigmoid(0.2, 0.5)".
+/// The activation in Python's form: "hard_sigmoid(0.2, 0.5)".
 std::string to_string(const Activation& activation);
 
 double apply(const Activation& activation, double x);

@@ -34,8 +34,8 @@ struct Change {
   InPairs in_pairs = InPairs::kYes;
   bool by_step = false;       // also tried in some steps only
   Steps steps = Steps::kAll;  // the steps that it changes
-  /// Not null if the change has a number that is read off the problem's recording. Gives the change with the number;
-  /// nothing where no number makes the two agree.
+  /// Not null if the change has a number that is found from the problem's recording. Returns the change with the
+  /// number; nothing if no number makes the two agree.
   std::function<std::optional<Change>(const Problem&)> solve{};
 };
 
@@ -62,7 +62,7 @@ void edit_directions(Problem& problem, const Scope& scope, const std::function<v
 
 /// The gates that a cell computes: all except a gate that is one minus another.
 std::vector<int> computed_gates(const Cell& cell);
-/// As ", in gate n" or ", in gates r, z"; "" for all gates of a kind.
+/// The gates in words: ", in gate n" or ", in gates r, z"; "" for all gates of a kind.
 std::string gates_text(Kind kind, const std::vector<int>& gates);
 
 /// Whether `holds` is true for a layer in the scope.

@@ -56,7 +56,7 @@ bool has_part(const Direction& direction, const Part& part) {
   return true;
 }
 
-// As "rows of z, r, n used as r, z, n", with the parameters.
+// The order in words, "rows of z, r, n used as r, z, n", with the parameters.
 std::string order_text(Kind kind, const std::vector<int>& order, std::string_view part) {
   std::string rows, gates;
   for (size_t gate = 0; gate < order.size(); ++gate) {

@@ -77,7 +77,7 @@ struct Drift {
   int64_t step = -1, row = -1, unit = -1;  // where it is the largest; -1: there is no difference
 };
 
-/// By layer and direction.
+/// The drift of each layer and direction.
 std::vector<std::vector<Drift>> drift(const std::vector<Layer>& layers, const Recording& recording);
 
 }  // namespace weft::verify

@@ -14,7 +14,7 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 _FORM = re.compile(r"\s*([a-z_]+)\s*(>=|<=|==|!=|>|<)\s*([0-9.]+)\s*(%|ms|us|s)?\s*")
 _UNITS = {None: 1.0, "%": 0.01, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-#: What a condition may be about: in words, and whether its unit is a share, a time or none.
+#: The quantities of conditions: in words, and whether the unit is a share, a time or none.
 _QUANTITIES = {
     "breaks": ("distinct graph breaks", ""),
     "graphs": ("FX graphs", ""),

@@ -161,7 +161,7 @@ _RECURRENT: dict[str, Maker] = {
 
 
 def _cells(folder: Path | None) -> dict[str, Maker]:
-    """Of examples/cells: recurrences from the literature for weft.scan."""
+    """Models made of examples/cells: recurrences from the literature for weft.scan."""
     if folder is None or not (folder / "cells" / "zoo.py").exists():
         raise NotInstalled("cells: there is no package `cells` in the folder given (examples of Weft's sources has it)")
     if str(folder) not in sys.path:

@@ -85,7 +85,7 @@ def new_study(train: bool, backend: str) -> Study:
 
 
 def write(studies: Sequence[Study], path: str) -> None:
-    """As JSON, for `read`."""
+    """Writes the study as JSON, for `read`."""
     text = json.dumps({"studies": [dataclasses.asdict(study) for study in studies]}, indent=1)
     Path(path).write_text(text + "\n", encoding="utf-8")
 

@@ -97,7 +97,7 @@ class Investigation:
                     graph.inputs = None
 
     def workshop(self, step: Step) -> Workshop:
-        """Where changes are tried."""
+        """The workshop in which changes of the step are tried."""
         return Workshop(self.watch, self.watched, step, self.breaks)
 
     # What there is

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: What is kept; the rest, tensors' descriptions above all, is a thousand times as much.
+#: The kinds of records that are kept. The others, above all descriptions of tensors, are a thousand times as many.
 _KEPT = frozenset(
     {
         "dynamo_graph_break_reason", "dynamo_output_graph", "recompile_reasons", "compilation_metrics",

@@ -1,4 +1,4 @@
-"""What happens in this process while it is watched: compilations, and calls of what was compiled."""
+"""Watches this process: compilations, and calls of compiled functions."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _caller() -> tuple[str, int]:
 
 
 def _kind(arguments: Arguments) -> Any:
-    """What may make Dynamo compile anew."""
+    """The parts of the arguments that may make Dynamo compile again."""
 
     def of(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

@@ -105,7 +105,7 @@ def without_dispatch_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_function_modes() -> Iterator[None]:
-    """Takes away all modes of functions but a default device: outer traces', ours or export's."""
+    """Removes all modes of functions except a default device: those of outer traces, Weft's own and torch.export's."""
     popped = [pop_torch_function_stack() for _ in range(len_torch_function_stack())]
     for mode in reversed(popped):
         if isinstance(mode, DeviceContext):

@@ -189,7 +189,7 @@ class _Step:
         return [*self.noise(), *self.captured()]
 
 
-#: By graph module, then by the arguments' types: Dynamo and AOTAutograd each ask for the same step.
+#: Steps by graph module, then by the arguments' types: Dynamo and AOTAutograd each ask for the same step.
 _steps: weakref.WeakKeyDictionary[torch.fx.GraphModule, dict[Any, _Step]] = weakref.WeakKeyDictionary()
 
 

@@ -11,7 +11,7 @@ from weft import _C
 
 
 def install(flop_counter: ModuleType) -> None:
-    """To be called once torch.utils.flop_counter, `flop_counter`, is imported."""
+    """To be called once torch.utils.flop_counter is imported, with this module."""
 
     @flop_counter.register_flop_formula(torch.ops.weft.call)
     def flops(program: str, sizes: list[Any], *args: Any, out_shape: Any = None, **kwargs: Any) -> int:

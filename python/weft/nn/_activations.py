@@ -150,7 +150,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _expm1(x: Tensor) -> Tensor:
-    """By exp(x) - 1 = 2 t / (1 - t), t = tanh(x/2), where x is small."""
+    """expm1 for small x: exp(x) - 1 = 2 t / (1 - t) with t = tanh(x/2)."""
     t = torch.tanh(torch.minimum(x, torch.ones_like(x)) * 0.5)
     return torch.where(x < 1, 2 * t / (1 - t), torch.exp(x) - 1)
 

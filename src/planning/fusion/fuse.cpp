@@ -87,7 +87,7 @@ class StageAssigner {
   }
 
  private:
-  /// What an op, or all ops of a stage so far, ask of a stage.
+  /// The demands of an op, or of all ops of a stage so far, on the stage.
   struct Part {
     int64_t unroll = 0, lanes = 0, vectors = 0, rows = 0;  // of the tiles of products; 0 without products
     bool has_reduction = false;

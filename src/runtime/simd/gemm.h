@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kGemmUnits = 3;
 constexpr int kGemmRows = block_shape(kGemmUnits).rows;
-/// A product of no more rows and steps than this whose columns fit a vector is done without a panel.
+/// Up to this many rows and steps, a product whose columns fit a vector is computed without a panel.
 constexpr int64_t kNarrow = 16;
 /// From this many rows on it pays to copy columns of b into a panel.
 constexpr int64_t kRowsWorthPacking = 24;

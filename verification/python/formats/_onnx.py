@@ -113,7 +113,7 @@ def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], l
         graph, node = made
         if (id(graph), id(node)) in places:
             source = places[id(graph), id(node)]
-            # With the batch first the directions lie beside the units already.
+            # With the batch first, the directions are beside the units already.
             crossed = crossed or attributes(node, graph.references).get("layout", 0) == 1
             fits = source.output_size == layer.input_size and name == node.output[0]
             return source if fits and (crossed or len(source.directions) == 1) else None

@@ -15,7 +15,7 @@ class Report(Results):
         return self.text()
 
     def text(self, width: int | None = None, color: bool = False) -> str:
-        """For a terminal, `width` columns wide."""
+        """The report for a terminal, `width` columns wide."""
         from weft.verification._text import to_text
 
         return to_text(self, width, color)

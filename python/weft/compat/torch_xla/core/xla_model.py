@@ -78,7 +78,7 @@ def set_rng_state(seed: int, device: torch.device | str | None = None) -> None:
 
 @contextlib.contextmanager
 def fork_rng(device: torch.device | str | None = None, enabled: bool = True) -> Iterator[None]:
-    """What is drawn within leaves the device's generator, which is the CPU's, as it was before."""
+    """Restores the state of the device's generator, which is the CPU's, after the context."""
     before = torch.get_rng_state() if enabled else None
     try:
         yield
