@@ -185,7 +185,7 @@ TimeDim Walker::reshaped(const Op& op, const TimeDim& time) {
   const int64_t left = product_of(to, 0, after.dim);
   const std::optional<int64_t> times = lengths_.multiple(*found, time.length);
   if (!times || left == 0 || before % left != 0 || *times % (before / left) != 0)
-    refuse(op, "from {} to {} mixes what is at different steps", to_string(from), to_string(to));
+    refuse(op, "from {} to {} mixes elements of different steps", to_string(from), to_string(to));
   after.outer = before / left;
   after.inner = *times / after.outer;
   return after;

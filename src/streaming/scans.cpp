@@ -114,7 +114,7 @@ void Walker::other_region(const Op& op, const Streams& operands) {
   Streams read = operands;
   for (const Stream& operand : operands) {
     if (operand.kind == Kind::kTimed || operand.kind == Kind::kUniform)
-      refuse(op, "reads what differs from step to step, and is no loop over the steps");
+      refuse(op, "reads values that differ from step to step, but isn't a loop over the steps");
     if (operand.kind == Kind::kEnd) return end(op, operand.needs);
   }
   for (const ir::Block& region : op.regions) {
@@ -129,7 +129,7 @@ void Walker::other_region(const Op& op, const Streams& operands) {
 Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs, Stream& like) {
   for (Stream& x : xs) {
     if (x.kind == Kind::kUniform) continue;
-    if (x.kind != Kind::kTimed) refuse(op, "reads what isn't one element a step");
+    if (x.kind != Kind::kTimed) refuse(op, "reads a value that doesn't have one element for each step");
     if (x.time.dim != 0 || x.time.outer != 1) refuse(op, "goes over another dim than the steps");
     x = writer_.as_time(x);
   }
@@ -164,7 +164,7 @@ void Walker::scan(const Op& op) {
   for (size_t i = 0; i < view.inits.size(); ++i) {
     const Stream& init = operands[i];
     if (init.kind != Kind::kConstant && init.kind != Kind::kHeld)
-      refuse(op, "begins with what follows from the steps themselves");
+      refuse(op, "has an initial carry that depends on the steps themselves");
     initial.push_back(in_start(op, init));
   }
   const auto native = [&](bool is_step) -> Native {

@@ -18,8 +18,9 @@ using Kind = Stream::Kind;
 /// The stream as a timed one in which this dim is time and nothing else.
 Stream Walker::time_operand(const Op& op, const Stream& stream, size_t dim) {
   Stream timed = timed_again(op, stream);
-  if (timed.time.dim != dim) refuse(op, "is along another dim than the steps");
-  if (timed.time.outer != 1) refuse(op, "is along a dim that has the steps of several rows");
+  if (timed.time.dim != dim) refuse(op, "works along another dim than the steps are in");
+  if (timed.time.outer != 1)
+    refuse(op, "works along a dim that joins the steps of several rows: give the rows a dim of their own");
   return writer_.as_time(timed);
 }
 
@@ -116,7 +117,8 @@ void Walker::concat(const Op& op, const Streams& operands) {
   Stream stream = time_operand(op, operands[main.value()], dim);
   for (size_t i = *main; i-- > 0;) {
     const Stream& part = operands[i];
-    if (part.kind != Kind::kConstant) refuse(op, "puts in front of the sequence what doesn't follow from weights");
+    if (part.kind != Kind::kConstant)
+      refuse(op, "puts values in front of the sequence that don't follow from the model's parameters");
     const int64_t elements = whole_.type(op.operands[i]).shape.at(dim).constant();
     if (stream.shift > 0) refuse(op, "puts values in front of a sequence of which the first steps are missing");
     stream = after_lead(stream, elements, 0, [&](const Type&) { return in_start(op, part); });

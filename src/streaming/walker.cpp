@@ -126,7 +126,7 @@ void Walker::define_uniform(const Op& op, const Streams& operands) {
   for (size_t i = 0; i < operands.size(); ++i)
     if (operands[i].kind == Kind::kUniform &&
         (lengths_.count(whole_.type(op.operands[i])) > 1 || lengths_.count(whole_.type(op.results[0])) > 1))
-      refuse(op, "has all steps at each step");
+      refuse(op, "needs all steps at each step");
   for (const auto& [name, attr] : op.attrs)
     if (std::holds_alternative<Dim>(attr)) refuse(op, "takes {} from the number of steps", name);
   Stream stream;
@@ -231,8 +231,8 @@ ValueId Walker::in_step(const Stream& free) {
 ValueId Walker::in_start(const Op& op, const Stream& free) {
   if (free.kind == Kind::kConstant) return free.start;
   refuse(op,
-         "decides what the model begins with, by an input without time, which isn't known yet: it has to follow from "
-         "weights");
+         "takes the model's initial state from an input without time, which isn't known yet: it has to follow from the "
+         "model's parameters");
 }
 
 ValueId Walker::uniform(const Op& reader, const Stream& uniform, bool is_step, const Dim& length, int64_t elements) {
@@ -284,14 +284,15 @@ Stream Walker::output(ValueId result, int64_t delay) {
   }
   if (stream.kind != Kind::kTimed && stream.kind != Kind::kLast) return stream;
   if (stream.kind == Kind::kTimed && stream.time.outer != 1) {
-    user_error("{} has its steps within a dim of {} rows, which one after the other make no sequence", name(),
+    user_error("{} has its steps in a dim that joins {} rows: give the rows a dim of their own", name(),
                stream.time.outer);
   }
   if (stream.kind == Kind::kLast) {
     if (stream.ahead < 0 || (stream.ahead == 0 && stream.settled < 0))
       user_error("{} is a loop's last carry, and the loop is over a sequence without its last steps", name());
     if (stream.ahead > 0)
-      refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is a loop's carry behind them", name());
+      refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is the last carry of a loop over them",
+             name());
     return stream;
   }
   // The first chunk gives the first elements.

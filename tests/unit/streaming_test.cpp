@@ -256,10 +256,9 @@ TEST(Streaming, RefusesLoopsThatNeedMoreThanTheirStep) {
     %l, %y = scan length T carry(%c = %h) xs(%xt = %x) { %n = add %c, %xt yield carry(%n) ys(%n) } : f32[2], f32[T,2]
     return %y
   })";
-  EXPECT_EQ(
-      refusal(kHeld, {0, std::nullopt}),
-      "scan decides what the model begins with, by an input without time, which isn't known yet: it has to follow "
-      "from weights");
+  EXPECT_EQ(refusal(kHeld, {0, std::nullopt}),
+            "scan takes the model's initial state from an input without time, which isn't known yet: it has to follow "
+            "from the model's parameters");
 }
 
 TEST(Streaming, DelayIsAllowedOrNot) {

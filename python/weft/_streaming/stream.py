@@ -117,7 +117,10 @@ class Stream:
         tensors = self._tensors(inputs)
         steps = self._steps(tensors)
         if steps % self.chunk != 0 or steps == 0:
-            raise ValueError(f"weft.stream: takes {self.chunk} steps at once, so that {steps} are no number of chunks")
+            raise ValueError(
+                f"weft.stream: takes {self.chunk} steps at once: the number of steps must be a positive multiple of "
+                f"{self.chunk}, not {steps}"
+            )
         results = [
             stack[-1] if port.time is None else stack.movedim(0, port.time).flatten(port.time, port.time + 1)
             for stack, port in zip(self._call(tensors, steps // self.chunk), self.model.outputs, strict=True)
