@@ -1,4 +1,4 @@
-"""What the tests here have; shared_fixtures.py is in tests/python."""
+"""Fixtures for the tests here; shared_fixtures.py is in tests/python."""
 
 from __future__ import annotations
 

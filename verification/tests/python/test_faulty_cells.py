@@ -71,7 +71,7 @@ def test_without_a_fault_it_is_pytorch(kind: str) -> None:
     ],
 )
 def test_variants_are_those_of_weft_nn(kind: str, own: dict, has: tuple[str, ...], options: dict) -> None:
-    """Of tests/python/reference_cells.py, which shares nothing with it either."""
+    """Compared with tests/python/reference_cells.py, which shares no code with them."""
     names = {"norm_x": "weight_ln_ih", "norm_h": "weight_ln_hh", "norm_c": "weight_ln_c", "norm_c_bias": "bias_ln_c"}
     for seed in SEEDS:
         draw = random.Random(seed)
