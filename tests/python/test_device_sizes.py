@@ -40,7 +40,7 @@ def test_one_program_for_all_lengths(name):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_size_as_an_argument_is_never_a_wrong_one(place, size):
-    """Of two lengths an expression is guessed; a third, and others, at which the guess is wrong must not find it."""
+    """Two lengths suggest an expression; a program for it must not be found at other lengths where it is wrong."""
     rng = random.Random(f"{place} {size}")
     for seed in range(7):
         length = rng.randint(2, LONGEST)

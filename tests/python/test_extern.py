@@ -220,7 +220,7 @@ def test_an_operation_without_derivative():
 
 @pytest.mark.parametrize("matrix", ["regular", "singular"])
 def test_determinants(matrix):
-    """det's backward looks at values where it has a graph of its own."""
+    """det's backward reads values if it has a graph of its own."""
 
     def step(h, x):
         h = torch.tanh(h * 0.9 + 0.1 * x * torch.det(h))
