@@ -301,9 +301,8 @@ std::shared_ptr<KnownScan> known_scan(const py::object& step, const Program& pro
                                       const py::object& ys) {
   TensorTree tree;
   if (!tree.flatten(ys.ptr())) return nullptr;
-  if (known_steps.size() >= kMostSteps)
-    std::exchange(known_steps, {});  // destructors of what it frees may call this
-                                     // module again
+  // The destructors may call this module again.
+  if (known_steps.size() >= kMostSteps) std::exchange(known_steps, {});
   const auto code = py::reinterpret_borrow<py::object>(code_of(step.ptr()));
   known_steps[code.ptr()].code = code;
   return std::make_shared<KnownScan>(KnownScan{program.called(), std::move(constants), tree.structure});

@@ -67,7 +67,7 @@ class CallProgram {
   SharedProgram program_;
   Signature signature_;
   mutable std::shared_ptr<const engine::Executable> executable_;  ///< under lookup_mutex()
-  mutable std::shared_ptr<engine::CompilationAhead> ahead_;       ///< under it too; null once there is an executable
+  mutable std::shared_ptr<engine::CompilationAhead> ahead_;  ///< under lookup_mutex(); null once there is an executable
   mutable std::atomic<bool> was_asked_for_ahead_{false};
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;

@@ -506,7 +506,7 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
   while (true) {
     const std::vector<std::unique_ptr<ImportedRun>> all = imported(runs, way);
     record::SizeFit fit = sizes;
-    // No call's record has the sizes within the decompositions of the function's operations.
+    // Records don't contain the sizes within decompositions, so no call would check a guess.
     fit.stop_guessing();
     Writer writer(all, fit, derivative, noted != nullptr);
     auto stays_whole = [&] {

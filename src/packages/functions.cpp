@@ -255,7 +255,7 @@ class Functions {
   llvm::Constant* u32(uint64_t value) { return llvm::ConstantInt::get(b_.getInt32Ty(), value); }
   llvm::Constant* size(int64_t value) { return llvm::ConstantInt::get(index_, static_cast<uint64_t>(value)); }
 
-  /// A weft_tensor for each.
+  /// An array of weft_tensor, one for each name and type.
   llvm::Constant* tensors(const std::vector<std::string>& names, const std::vector<ir::Type>& types) {
     llvm::Type* pointer = b_.getPtrTy();
     auto* type = llvm::StructType::get(b_.getContext(), {pointer, b_.getInt32Ty(), b_.getInt32Ty(), pointer, index_});

@@ -28,7 +28,7 @@ struct PanelProduct {
   int64_t panel_bytes;        ///< of one panel
   ProductKernel kernel;       ///< null: weights of 8 bits, which have no panels, by `byte_rows`
   ByteRowsKernel byte_rows;   ///< or null
-  int64_t byte_columns;       ///< columns of a group that stand for a panel of such weights
+  int64_t byte_columns;       ///< for weights of 8 bits: the columns of a group that count as one panel
   PanelsOnTheWay on_the_way;  ///< null: a stage of its own packs the weights in any case
   int64_t widens;             ///< 1: `weights` are of 8 bits, panels f32
 };

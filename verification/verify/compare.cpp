@@ -200,7 +200,7 @@ class Walk {
   double ratio_at_ = 0;
 };
 
-// The bound of a merged number: a sum or product of two with errors.
+// Merges the directions' results. A merged number is a sum or product of two numbers; its bound follows from theirs.
 Sequence merge_sequences(Merge merge, std::vector<Sequence> parts, const Precision& precision) {
   if (parts.size() == 1) return std::move(parts[0]);
   const int64_t columns = parts[0].columns, rows = parts[0].numbers.size() / std::max<int64_t>(columns, 1);

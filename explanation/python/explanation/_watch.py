@@ -142,7 +142,7 @@ class Watch:
         return compile
 
     def _calling(self, watched: Watched, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """compiled, with its calls from outside recorded; those from inside another one are part of that."""
+        """`compiled` with its calls recorded, except those from inside another compiled function, which are part of it."""
 
         @functools.wraps(compiled)
         def call(*args: Any, **kwargs: Any) -> Any:

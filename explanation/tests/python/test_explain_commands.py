@@ -253,7 +253,7 @@ def test_ctrl_c_while_it_measures(calls: int) -> None:
     ],
 )  # fmt: skip
 def test_conditions(condition: str, holds: bool) -> None:
-    """The case's largest gain is 2 ms (1.8 to 2.6) of a step of 10 ms: each asks for the certain end."""
+    """The case's largest gain is 2 ms (1.8 to 2.6) of a step of 10 ms. A condition compares with the certain end."""
     results = explain_cases.two_breaks()
     assert any(each.holds(results) for each in _conditions.parse(condition)) is holds
 

@@ -272,7 +272,7 @@ def _gru(own: ModuleType) -> Callable[..., Any]:
 
 
 def _tensors(own: ModuleType, *weights: Any) -> list[Any]:
-    """Keras's variables as tensors; None for one that is missing."""
+    """Keras's variables as tensors; None for a missing one."""
     return [None if weight is None else own.convert_to_tensor(weight) for weight in weights]
 
 
