@@ -35,7 +35,7 @@ def replaced(text: str, section: str, target: str = "bench") -> str:
 
 
 def means(section: str) -> str:
-    """The README's lines: on what was measured, and how many times faster."""
+    """The README's lines: what was measured, and how many times faster Weft is."""
     conditions = section.partition(". Milliseconds: ")[0]
     lines = re.findall(r"^- \w+ [\w, ]+: .* eager, .*$", section, re.M)
     return "\n".join([f"{conditions}. How many times faster, geometric means over seven shapes:", "", *lines])

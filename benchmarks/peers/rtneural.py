@@ -117,7 +117,8 @@ def build(sources: Path, folder: Path, back_end: str) -> Path | None:
 
 
 def table(sources: Path) -> str:
-    """Nanoseconds a step of each back end, and of packages beside it. Raises AssertionError where results differ."""
+    """The nanoseconds that a step takes with each back end, and with packages. Raises AssertionError where results
+    differ."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

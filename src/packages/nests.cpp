@@ -17,8 +17,9 @@ namespace {
 
 /// Bytes of weights that fit into the second-level cache of most processors.
 constexpr int64_t kCached = int64_t{1} << 18;
-/// Vectors of a nest whose functions leave a processor of AVX-512 time for a division each (Zen 5: GRU with 16 units 39
-/// ns a step in place of 46, with 32 65 in place of 72, with 64, which has 4 vectors, 195 in place of 173).
+/// The largest number of vectors in a nest for which a processor with AVX-512 has time for a division each (Zen 5: GRU
+/// with 16 units 39 ns a step in place of 46, with 32 65 in place of 72, with 64, which has 4 vectors, 195 in place of
+/// 173).
 constexpr int64_t kFew = 2;
 
 }  // namespace

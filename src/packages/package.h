@@ -12,7 +12,7 @@ namespace weft::packages {
 /// A step as an object file for one target, with the facts that its header states.
 struct Object {
   std::string bytes;
-  std::string assembly;      ///< where it was asked for
+  std::string assembly;      ///< if it was asked for
   uint64_t fingerprint = 0;  ///< of program and weights: the same for all targets
   int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
   int64_t weights = 0, weight_bytes = 0;  ///< of products: how many, and bytes as they are stored, scales included

@@ -156,8 +156,8 @@ Value* Emitter::load_weights(Value* address, DType stored, unsigned lanes, int64
   return is_half(stored) ? codegen::emit_from_half(b_, loaded, stored) : loaded;
 }
 
-/// Weights of one row for the columns at the place of a product's result, where no block has them. As numbers: int8
-/// weights times their scales.
+/// Weights of one row, for columns of a product's result that belong to no block. int8 weights are multiplied by their
+/// scales.
 Value* Emitter::get_weights(const Part& part, const Coordinate& row, const Place& place) {
   const Op& product = *part.product;
   const bool transposed = product.attr_or<bool>("transpose_b", false);

@@ -142,7 +142,8 @@ class Watch:
         return compile
 
     def _calling(self, watched: Watched, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """`compiled` with its calls recorded, except those from inside another compiled function, which are part of it."""
+        """`compiled` with its calls recorded. A call from inside another compiled function counts as part of that
+        one."""
 
         @functools.wraps(compiled)
         def call(*args: Any, **kwargs: Any) -> Any:

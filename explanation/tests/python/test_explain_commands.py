@@ -75,7 +75,7 @@ def test_a_wrong_command_line_is_status_2(words: list[str], message: str, capsys
     assert status == 2 and message in err
 
 
-# Programs that one can be made of
+# Programs from which a report can be made
 
 
 CLEAN = """

@@ -51,7 +51,7 @@ class Where:
         return "\n".join(lines)
 
     def _module(self, layers: Sequence[Layer]) -> range:
-        """The layers of the module with the changed ones; only the changed ones where the model is no module."""
+        """The layers of the module with the changed ones; only the changed layers if no module holds them all."""
         first, last = min(self.changed), max(self.changed)
         try:
             stacks = stacks_of("weft.nn", layers)

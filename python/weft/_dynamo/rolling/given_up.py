@@ -15,7 +15,7 @@ from weft._base.torch_private import (
 )
 from weft._dynamo.rolling.not_rolled import NotRolled, Place
 
-#: How Dynamo's message begins where Python wants the value of a tensor.
+#: How Dynamo's message begins if Python asks for the value of a tensor.
 _VALUES = ("Data-dependent", "Unsupported Tensor.item()", "Unsupported Tensor.tolist()", "Dynamic slicing")
 
 

@@ -51,7 +51,7 @@ class Memory:
         """The root of a tensor that is written to.
 
         Raises:
-            UnsupportedError: who else sees that isn't known, or autograd would be told something else.
+            UnsupportedError: it isn't known which other tensors see the write, or autograd would see it differently.
         """
         root = self.root(node)
         if node not in self.storages or len(self._first[self.storages[node]]) > 1:
