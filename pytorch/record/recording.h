@@ -97,8 +97,8 @@ class Recording {
   void hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
               bool derivable);
   /// Throws UnsupportedError if a backward from `outputs` within the function would reach beyond the function's
-  /// arguments, or add to .grad of a tensor from outside. A recording can't do what the backward does outside of it
-  /// then.
+  /// arguments, or add to .grad of a tensor from outside. A recording can't express effects of a backward outside of
+  /// the function.
   void refuse_backward(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates);
   /// Whether the tensor comes from outside, or is a stand-in for such a tensor.
   bool is_from_outside(const at::Tensor& tensor) const { return own(tensor) == nullptr; }

@@ -48,7 +48,7 @@ def test_a_size_as_an_argument_is_never_a_wrong_one(place, size):
 
 
 def test_a_number_of_features_has_code_of_its_own():
-    """Unless the number turns out to be a length: sound is [batch, channels, time]."""
+    """A number may also be a length of the data: sound is [batch, channels, time]. Then it has no code of its own."""
     torch.manual_seed(0)
     layer = nn.Conv1d(2, 3, 5, padding=2)
     on_device = nn.Conv1d(2, 3, 5, padding=2).to("weft")

@@ -69,8 +69,8 @@ def build_plugin(output: Path) -> tuple[Path, Path] | None:
 
 
 def run(output: Path, seconds: float = 60.0, most: int | None = None, hidden: int = 40) -> dict[str, float]:
-    """All of it; the figures by name: `trained_error` and `package_error`, parts of the signal; `difference`, the
-    package's largest from the PyTorch model; `speed`, times real time."""
+    """Runs the whole example. Returns the figures by name: `trained_error` and `package_error`, parts of the signal;
+    `difference`, the package's largest from the PyTorch model; `speed`, times real time."""
     toolchain.check_tools(toolchain.compiler()[0], toolchain.compiler(is_cpp=True)[0])
     torch.manual_seed(0)
     model = Amp(hidden)

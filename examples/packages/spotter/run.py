@@ -70,8 +70,8 @@ def emulate(image: Path) -> list[str]:
 
 
 def run(output: Path, seconds: float = 30.0, most: int | None = None, count: int = 60) -> dict[str, float]:
-    """All of it, tried with `count` new words; the figures by name: `accuracy` on the board, `difference` of its scores
-    from PyTorch's, `stack` in bytes, and those of sizes()."""
+    """Runs the whole example, with `count` new words as a test. Returns the figures by name: `accuracy` on the board,
+    `difference` of its scores from PyTorch's, `stack` in bytes, and those of sizes()."""
     toolchain.check_tools("arm-none-eabi-gcc", "qemu-system-arm")
     torch.manual_seed(0)
     model = Spotter()
