@@ -1,4 +1,4 @@
-"""What is measured: cells, shapes, the data of a case, and the least time that the machine allows for it."""
+"""The cases to measure: cells, shapes, data, and the least time that the machine allows for a case."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def is_one_layer(self) -> bool:
-        """One layer, one direction."""
+        """Whether the case has one layer and one direction."""
         return self.layers == self.directions == 1
 
     @property
@@ -62,13 +62,14 @@ class Case:
 
     @property
     def inputs_of_layers(self) -> list[int]:
-        """Units that come into each layer, once a direction."""
+        """The input size of each layer, once for each direction."""
         later = self.directions * self.hidden
         return [later if layer else self.inputs for layer in range(self.layers) for _ in range(self.directions)]
 
     @property
     def weight_names(self) -> list[str]:
-        """Of Data.weights: w_ih, w_hh, b_ih, b_hh; with more layers or directions each with PyTorch's ending."""
+        """The names of Data.weights: w_ih, w_hh, b_ih, b_hh; with several layers or directions each has PyTorch's
+        suffix."""
         ways = ("", "_reverse")[: self.directions]
         ends = [""] if self.is_one_layer else [f"_l{layer}{way}" for layer in range(self.layers) for way in ways]
         return [f"{name}{end}" for end in ends for name in WEIGHTS]
@@ -79,7 +80,7 @@ class Case:
 
     @property
     def flops(self) -> float:
-        """Of the matrix products; the backward has twice those of the forward."""
+        """The flops of the matrix products; the backward has twice those of the forward."""
         inner = sum(inputs + self.hidden for inputs in self.inputs_of_layers)
         forward = 2.0 * self.steps * self.batch * self.gates * self.hidden * inner
         return forward if self.mode == "forward" else 3 * forward
@@ -155,10 +156,10 @@ def limit(case: Case, machine: dict, threads: int) -> float:
 
 
 def read_seconds(size: float, machine: dict) -> float:
-    """The least time in which one core reads `size` bytes that it read a step ago.
+    """The least time in which one core reads `size` bytes that it also read a step ago.
 
-    They come from the smallest cache that holds them. Of what is larger than L2, a part as large as L2 may still be
-    there, and only the rest must come from L3.
+    The bytes come from the smallest cache that holds them. If they are more than L2 holds, a part as large as L2 may
+    still be there, and only the rest must come from L3.
     """
     for level in ("l1", "l2"):
         if size <= machine[f"{level}_bytes"]:

@@ -44,7 +44,7 @@ SIZES = {
     "crf": Size(steps=128, batch=32, width=32),
     "biquad": Size(steps=1_000_000, batch=2, width=1),
 }
-# The most steps that a loop in Python is timed for; what it takes for more is worked out from these.
+# A loop in Python is timed for at most this many steps; times for more are extrapolated.
 LOOP_STEPS = 10_000
 
 
@@ -85,7 +85,7 @@ def example_of(case: CellCase) -> Example:
 
 
 def cotangents_of(example: Example) -> list[Tensor | None]:
-    """Of each output, None where it is of whole numbers. Shapes come from a call, by whatever weft.scan is then."""
+    """A cotangent for each output; None for integer outputs. The shapes come from a call with the present weft.scan."""
     with torch.no_grad():
         outputs = pytree.tree_leaves(example())
     generator = torch.Generator().manual_seed(1)
@@ -93,8 +93,8 @@ def cotangents_of(example: Example) -> list[Tensor | None]:
 
 
 def hoisted(example: Example) -> Example:
-    """With what doesn't depend on the carry in front of the loop, for all steps at once, as one writes it for a loop in
-    Python; weft.scan does it itself."""
+    """The cell with whatever doesn't depend on the carry computed before the loop, for all steps at once, as one writes
+    it for a loop in Python; weft.scan does that itself."""
     module = example.module
     if isinstance(module, Linear):
         return Example(linear_loop(module), example.inputs, module)

@@ -24,7 +24,7 @@ from cell_cases import SIZES, CellCase, cotangents_of, example_of, torch_call
 from measure import clock
 from peers.cells import in_python
 
-# As many elements as later calls need to be short against the first: what is compiled doesn't depend on them.
+# So few elements that later calls are short compared with the first; what is compiled doesn't depend on the sizes.
 STEPS, BATCH = 8, 4
 
 

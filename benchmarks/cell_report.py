@@ -120,7 +120,7 @@ def compile_rows(report: dict[str, Any]) -> list[list[str]]:
 
 
 def reasons(report: dict[str, Any]) -> list[str]:
-    """Of every peer that was left out, other than for its compile time."""
+    """Why peers were left out, except for their compile time."""
     return [
         f"{case['cell']}, {case['mode']}, {TITLES[peer]}: {entry['skipped']}"
         for case in report["cases"]

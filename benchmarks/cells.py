@@ -34,8 +34,8 @@ from peers.pytorch import Weft as BuiltIn
 
 MODES = ("forward", "training")
 PEERS = ("weft", "loop", "compiled_step", "compiled_loop", "jax")
-# Of float32 sums in another order, by the norms of tensors. Not by entries: where an activation has a kink (relu, the g
-# of minGRU) an entry that rounding puts on its other side has another derivative.
+# For float32 sums in another order, relative to the norms of tensors. Not entry by entry: where an activation has a
+# kink (relu, the g of minGRU) an entry that rounding puts on its other side has another derivative.
 TOLERANCE = 1e-3
 
 
@@ -91,7 +91,7 @@ Checked = tuple[Prepared | None, dict[str, Any]]
 
 
 def prepare(peer: Any, case: CellCase, cotangents: list[Any], expected: Result) -> Checked:
-    """The peer ready to be timed and what is known so far; None in place of it, with the reason, when it can't be."""
+    """The peer, ready to be timed, and what is known so far; None and the reason if that isn't possible."""
     start = time.perf_counter()
     prepared, entry = None, {}
     try:

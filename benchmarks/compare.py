@@ -80,7 +80,7 @@ def part(text: str) -> tuple[int, int]:
 
 
 def set_defaults(options: argparse.Namespace) -> None:
-    """Fills what wasn't given, by the preset."""
+    """Sets options that weren't given, by the preset."""
     options.shapes = options.shapes or list(QUICK_SHAPES if options.quick else SHAPES)
     options.cells = options.cells or (["gru"] if options.quick else ["gru", "lstm"])
     options.dtypes = options.dtypes or (["float32", "bfloat16"] if options.grid else ["float32"])
@@ -115,7 +115,7 @@ def make_peers(options: argparse.Namespace) -> list[Peer]:
 
 
 def calibrate(threads: int) -> dict[str, Any] | None:
-    """What this machine's cores, caches and barriers can do, by the program built from calibrate.cpp."""
+    """The speeds of this machine's cores, caches and barriers, measured by the program built from calibrate.cpp."""
     program = ROOT / "build" / "benchmarks" / "calibrate"
     if not program.exists():
         return None
@@ -123,7 +123,7 @@ def calibrate(threads: int) -> dict[str, Any] | None:
 
 
 def compile_times(cells: list[str]) -> dict[str, Any]:
-    """By cell and number of steps, each measured in a process of its own."""
+    """Compile times by cell and number of steps, each measured in a process of its own."""
     found: dict[str, Any] = {}
     for cell in cells:
         for steps in (16, 1024):
@@ -138,7 +138,7 @@ def compile_times(cells: list[str]) -> dict[str, Any]:
 def prepare(
     peer: Peer, case: Case, data: Data, expected: Result, memory: bool
 ) -> tuple[Prepared | None, dict[str, Any]]:
-    """The peer ready to be timed and what is known so far; None in place of it, with the reason, when it can't be."""
+    """The peer, ready to be timed, and what is known so far; None and the reason if that isn't possible."""
     base = resident_bytes()
     start = time.perf_counter()
     try:

@@ -1,4 +1,4 @@
-"""What compare.py and cells.py share: their options, the cores that they run on, how peers take turns."""
+"""Shared by compare.py and cells.py: options, the cores they run on, and how peers take turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def comma_list(text: str) -> list[str]:
 def refuse_unknown(
     parser: argparse.ArgumentParser, options: argparse.Namespace, known: Mapping[str, Collection[str]]
 ) -> None:
-    """A parser error for a value of a list option that isn't among those known."""
+    """A parser error if a list option has an unknown value."""
     for name, there_are in known.items():
         for value in getattr(options, name):
             if value not in there_are:
@@ -66,7 +66,7 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
-    """Its name with the numbers that tell generations of the same name apart."""
+    """The processor's name, with the numbers that distinguish generations of the same name."""
     fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
@@ -82,7 +82,7 @@ def commit() -> str:
 
 
 def skipped(error: Exception) -> dict[str, str]:
-    """The entry of a peer that could not be prepared. One that breaks does not end the run of the others."""
+    """The entry of a peer that could not be prepared. A broken peer does not end the run of the others."""
     if isinstance(error, SkipCase):
         return {"skipped": str(error)}
     if isinstance(error, ImportError):

@@ -60,7 +60,7 @@ double peak_of(const Target& target) {
   return best;
 }
 
-/// Takes panels of `kilobytes` in all in turn, so that they come from the cache level that holds as much.
+/// Takes panels of `kilobytes` in total in turn, so that they come from the cache level that holds that much.
 void tile(benchmark::State& state, const Target& target, int64_t vectors, int64_t rows, int64_t k, int64_t kilobytes) {
   const int64_t panel_bytes = k * vectors * 64, panels = std::max<int64_t>(1, (kilobytes << 10) / panel_bytes);
   const int64_t width = vectors * target.lanes();

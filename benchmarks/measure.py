@@ -27,8 +27,8 @@ def summary(samples: list[float]) -> dict[str, float]:
 
 
 def clock() -> float:
-    """Seconds. With BENCH_CPU_CLOCK in the environment those of the processor that this process used: for one thread on
-    a machine that others use at the same time."""
+    """The clock, in seconds. With BENCH_CPU_CLOCK in the environment it counts the processor time of this process, for
+    one thread on a machine that is used by others at the same time."""
     return time.process_time() if "BENCH_CPU_CLOCK" in os.environ else time.perf_counter()
 
 
@@ -68,7 +68,7 @@ def resident_bytes() -> int:
 
 
 def peak_bytes(run: Callable[[], object]) -> int | None:
-    """The most this process occupied during one call, free memory given back to the system before it; None where the
+    """The peak of this process's memory during one call, after free memory was given back to the system; None if the
     kernel doesn't let the peak be reset."""
     ctypes.CDLL(None).malloc_trim(0)  # what the first call left free: the state that the base was measured in
     try:

@@ -1,4 +1,4 @@
-"""Whole models that are measured, with data of the sizes that they are trained on."""
+"""The whole models to measure, with data of the sizes on which they are trained."""
 
 from __future__ import annotations
 

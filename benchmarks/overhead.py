@@ -34,7 +34,7 @@ def import_milliseconds(runs: int = 7) -> float:
 
 
 def microseconds(*candidates: Callable[[], object], rounds: int = 41, calls: int = 100) -> list[float]:
-    """The median time of a call, by candidate; the rounds take turns, so that what disturbs one disturbs all."""
+    """The median time of a call, by candidate. Candidates take turns, so that a disturbance meets all of them."""
     times: list[list[float]] = [[] for _ in candidates]
     for _ in range(rounds):
         for run, measured in zip(candidates, times, strict=True):
@@ -65,7 +65,7 @@ def calls_of(kind: str) -> dict[str, Callable[[], object]]:
 
 
 def operator_calls() -> dict[str, Callable[[], object]]:
-    """The functions that PyTorch's modules call, of one step at H = 16: next to nothing to compute."""
+    """The functions that PyTorch's modules call, for one step at H = 16, which is next to nothing to compute."""
     units = 16
     x, h, c = (torch.randn(1, 1, units) for _ in range(3))
     row, state, cell = x[0], h[0], c[0]
@@ -120,7 +120,7 @@ def gru_step() -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, tor
 
 
 def print_scans() -> None:
-    """weft.scan of short sequences beside the loop that it means."""
+    """weft.scan of short sequences beside the plain loop."""
     step, h = gru_step(), torch.zeros(8, 128)
     print("\nweft.scan of a GRU step written out, B = 8, H = 128, microseconds a call")
     print(f"{'':20}{'weft':>8}{'loop':>8}{'weft/loop':>12}")
@@ -146,7 +146,7 @@ def print_scans() -> None:
 
 
 def print_recording() -> None:
-    """What it takes to record a step and to find its program, beside one eager execution of the step."""
+    """The time to record a step and find its program, beside one eager execution of the step."""
     step, h, xs = gru_step(), torch.zeros(8, 128), torch.randn(4, 8, 64)
     call = Call.of("weft.scan", step, h, xs, length=None, reverse=False, dim=0)
     with torch.no_grad():

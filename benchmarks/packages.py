@@ -196,7 +196,7 @@ def main() -> None:
 
 
 def compared(folder: Path, quick: bool, sources: Path | None) -> str:
-    """The tables of packages and others, RTNeural's too if its sources are given."""
+    """The tables of packages beside others; with RTNeural's sources given, RTNeural too."""
     text = f"{machine()}.\n\n{peers_table(folder, quick)}"
     if sources:
         text += f"\n\nBoth called from C++, a step a call:\n\n{rtneural.table(sources.absolute())}"

@@ -19,7 +19,7 @@ END = "<!-- benchmarks: end -->"
 
 
 def parts(text: str, target: str) -> tuple[str, str, str]:
-    """What stands before, between and behind the markers of a make target; ValueError when they aren't there."""
+    """The text before, between and after the markers of a make target; ValueError if they are missing."""
     marker = f"<!-- benchmarks: begin (written by `make {target}`) -->"
     before, begin, rest = text.partition(marker)
     section, end, after = rest.partition(END)
@@ -29,13 +29,13 @@ def parts(text: str, target: str) -> tuple[str, str, str]:
 
 
 def replaced(text: str, section: str, target: str = "bench") -> str:
-    """`text` with what stands between the markers of a make target replaced; ValueError when they aren't there."""
+    """`text` with the part between the markers of a make target replaced; ValueError if they are missing."""
     before, _, after = parts(text, target)
     return f"{before}\n{section}\n{after}"
 
 
 def means(section: str) -> str:
-    """The README's lines: on what was measured, and how many times faster."""
+    """The README's lines: what was measured, and how many times faster Weft is."""
     conditions = section.partition(". Milliseconds: ")[0]
     lines = re.findall(r"^- \w+ [\w, ]+: .* eager, .*$", section, re.M)
     return "\n".join([f"{conditions}. How many times faster, geometric means over seven shapes:", "", *lines])

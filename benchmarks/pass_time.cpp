@@ -60,7 +60,7 @@ class Times {
   }
 
   const std::vector<std::string>& order() const { return order_; }
-  /// Takes over each phase's time from `other` where it is less.
+  /// Takes each phase's time from `other` where it is shorter.
   void take_less(const Times& other) {
     for (auto& [phase, took] : took_) took = std::min(took, other.at(phase));
   }
@@ -74,7 +74,7 @@ class Times {
   std::vector<std::string> order_;
 };
 
-/// What one program of one size took.
+/// The times of one program of one size.
 struct Result {
   int64_t ops = 0, stages = 0, buffers = 0;
   double new_length_us = 0;
@@ -148,7 +148,7 @@ Result best_run(const Kind& kind, int64_t size, const Options& options) {
   return best;
 }
 
-/// The exponent with which `what` grows, from the first to the last of the results.
+/// The exponent with which `what` grows from the first to the last result.
 template <typename F>
 double exponent(const std::vector<Result>& results, F&& what) {
   const double ops = static_cast<double>(results.back().ops) / static_cast<double>(results.front().ops);

@@ -36,13 +36,13 @@ class Panel:
 
 
 def milliseconds(text: str) -> float | None:
-    """Of `3.32 ±1%`; None of `-`, a word or `3.32 ±1% wrong`."""
+    """The number in `3.32 ±1%`; None for `-`, a word or `3.32 ±1% wrong`."""
     found = re.match(r"\d[\d.]*", text)
     return float(found[0]) if found and not text.endswith("wrong") else None
 
 
 def panels(section: str) -> list[Panel]:
-    """The tables of a section as `report.markdown` writes it."""
+    """The tables of a section in the form that `report.markdown` writes."""
     found = []
     for title, table in re.findall(r"^\*\*(.+)\*\*\n\n((?:\|.*\n)+)", section, re.M):
         header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())

@@ -128,7 +128,7 @@ def median_time(call: Callable[[], object], seconds: float = 0.4) -> float:
 
 
 def times() -> None:
-    """One sequence: a step by itself, and a step within a long sequence."""
+    """Times for one sequence: of a single step, and of a step within a long sequence."""
     print(f"one sequence, {torch.get_num_threads()} threads: microseconds a step, float32 / int8 (ratio)")
     for kind in (nn.GRU, nn.LSTM):
         for size in (256, 512, 1024, 2048):

@@ -10,13 +10,13 @@ from typing import Any
 
 from report import median, ratio
 
-# What the middle halves of two such ratios are apart on a quiet machine.
+# How far apart the middle halves of two such ratios are on a quiet machine.
 NOISE = 0.08
 
 
 @dataclass(frozen=True)
 class Change:
-    """Of one case: how many times eager's speed Weft had, and has."""
+    """For one case: Weft's speed relative to eager's, in the earlier run and in this one."""
 
     case: str
     before: float
@@ -46,8 +46,8 @@ def ratios(report: dict[str, Any]) -> dict[str, float]:
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[Change]:
-    """Of the cases that both runs have, the one that lost most first. ValueError if there are none, or if the runs had
-    different numbers of threads."""
+    """The cases of both runs, the one that lost most first. ValueError if there are none, or if the runs had different
+    numbers of threads."""
     threads = [report["machine"]["threads"] for report in (before, now)]
     if threads[0] != threads[1]:
         raise ValueError(f"the earlier run had {threads[0]} threads, this one has {threads[1]}")

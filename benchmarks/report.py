@@ -25,7 +25,7 @@ BROKEN = "FAILED"
 
 
 def median(case: dict[str, Any], peer: str) -> float | None:
-    """Milliseconds, or None where the peer was left out, or its result is wrong: no ratio has that."""
+    """Milliseconds; None if the peer was left out, or its result is wrong: no ratio uses it then."""
     entry = case["peers"].get(peer, {})
     return None if entry.get("wrong") else entry.get("median_ms")
 
@@ -127,7 +127,8 @@ def megabytes(entry: dict[str, Any]) -> str:
 
 
 def rows(cases: list[dict[str, Any]], peers: list[str]) -> list[list[str]]:
-    """One row a shape: limit, time of each, Weft's share of the limit and its lead, memory of Weft and eager."""
+    """One row for each shape: the limit, the time of each, Weft's share of the limit and its lead, memory of Weft and
+    eager."""
     return [
         [
             case["shape"],
@@ -147,12 +148,12 @@ def header(peers: list[str]) -> list[str]:
 
 
 def peers_of(cases: list[dict[str, Any]]) -> list[str]:
-    """Those that ran, or broke on, at least one of the cases, in the fixed order."""
+    """The peers that ran, or failed, on at least one of the cases, in the fixed order."""
     return [peer for peer in TITLES if any(cell_text(case["peers"].get(peer, {})) != "-" for case in cases)]
 
 
 def once_each(found: dict[str, list[str]]) -> list[str]:
-    """What applies to cases: each thing once, with the first of its cases."""
+    """Remarks about cases: each once, with the first case that it is about."""
     more = {what: f" and {len(where) - 1} more" if len(where) > 1 else "" for what, where in found.items()}
     return [f"{what} ({where[0]}{more[what]})" for what, where in found.items()]
 
@@ -253,7 +254,7 @@ def print_report(report: dict[str, Any], console: Console) -> None:
 
 
 def markdown_table(header: list[str], body: list[list[str]], left: int = 1) -> list[str]:
-    """Its lines; the first `left` columns are aligned to the left, the others to the right."""
+    """The lines of a Markdown table; the first `left` columns are aligned to the left, the others to the right."""
     rule = "|---" * left + "|---:" * (len(header) - left) + "|"
     return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in body)]
 

@@ -1,4 +1,5 @@
-"""Two speech-like tasks for quantize.py, of synthetic sound: which word is it, and which phone is each frame of it."""
+"""Two speech-like tasks with synthetic sound for quantize.py: recognising a word, and recognising the phone of each
+frame."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ OTHERS = (
 
 
 def bands_of(hertz: Tensor) -> Tensor:
-    """Where a frequency is on the mel scale, in bands: 8 kHz is the last."""
+    """The place of a frequency on the mel scale, in bands: 8 kHz is the last."""
     return torch.log1p(hertz / 700) / torch.log1p(torch.tensor(8000.0 / 700)) * BANDS
 
 
 @dataclass
 class Phones:
-    """A language of phones: what follows what, with which chance."""
+    """A language of phones: the probabilities with which one follows another."""
 
     formants: Tensor  # [phones, 3], Hz
     loudness: Tensor  # [phones]

@@ -31,12 +31,13 @@ from peers.pytorch import without_weft
 from report import geometric_mean, markdown_table, number
 from sweep_cases import DTYPES, Case, Subject, drawn, error
 
-# What counts as slower: the ratio of eager's time to Weft's below this, in two looks and one more behind all cases.
+# A case is slower if the ratio of eager's time to Weft's is below this, in two measurements and in another one after
+# all cases.
 BEYOND_NOISE = 0.95
-# A ratio so far from 1 after a first turn that more turns would not change what is said of it. (Eager's bfloat16 takes
+# A first ratio this far from 1 needs no further turns, since these wouldn't change the verdict. (Eager's bfloat16 takes
 # seconds a call on processors without instructions for it.)
 CLEARLY_FASTER = 3
-# Of rounding, by dtype, relative to the largest entry: sums in another order over as many rows as there are.
+# Tolerance of rounding by dtype, relative to the largest entry: for sums in another order over that many rows.
 ROUNDING = {"f32": 5e-4, "bf16": 5e-2, "f64": 1e-10, "f16": 1e-2}
 
 
@@ -54,8 +55,8 @@ def turns(run: Callable[[], object], seconds: float) -> float:
 
 
 def ratios(subject: Subject, rounds: int, seconds: float) -> tuple[float, float, float]:
-    """Eager's time by Weft's, and the two times; medians over rounds in which they take turns, or the first round's if
-    that is clear."""
+    """The ratio of eager's time to Weft's, and the two times: medians over rounds in which they take turns, or the
+    first round's if it is clear."""
     ours, eager = [], []
     for _ in range(rounds):
         ours.append(turns(subject.run, seconds))

@@ -17,7 +17,7 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f64": torch.float64, "f
 FORMS = ("padded", "packed", "stepwise")
 # Multiply-adds of a case at most, so that a turn of eager's takes less than about a second on one core.
 MOST_FLOPS = 2.5e10
-# Of the wide ones, which are about short calls.
+# For the wide cases, which are about short calls.
 MOST_WIDE_FLOPS = 2e9
 
 
@@ -167,7 +167,7 @@ class Subject:
         self.cotangents = [torch.randn_like(leaf) for leaf in self.results()]
 
     def results(self) -> list[Tensor]:
-        """What a call gives: y and the last states, or these alone."""
+        """The results of a call: y and the last states, or these alone."""
         module, case = self.module, self.case
         if case.is_cell:
             return leaves(module(self.x, self._given(self.states)))
@@ -223,7 +223,7 @@ def _module(case: Case, dtype: torch.dtype) -> nn.Module:
 
 
 def _state_sizes(case: Case) -> list[list[int]]:
-    """Of h, and of c where there is one."""
+    """The sizes of h, and of c if there is one."""
     lead = [case.batch] if case.is_cell else [case.layers * case.directions, case.batch]
     h, c = [*lead, case.projection or case.hidden], [*lead, case.hidden]
     return [h, c] if case.kind.startswith("LSTM") else [h]

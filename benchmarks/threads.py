@@ -1,6 +1,6 @@
 """What threads gain on scans of few rows, where they share rows, share columns and wait for each other, or leave the
-work to one: milliseconds of one thread and of several in one run, and their ratio. Results are checked first: every bit
-must be that of one thread.
+work to one thread: milliseconds of one thread and of several in one run, and their ratio. Results are checked first:
+all bits must be those of one thread.
 
     python benchmarks/threads.py --threads 2
 """

@@ -23,7 +23,7 @@ MOST_OUTPUTS = 2**24
 # Steps times entries of weights in training: eager's GRU, and any layer in float64, makes and adds up a gradient of all
 # weights at each step, ten seconds for 256 steps of 2,048 units.
 MOST_SUMMED = 1e9
-# For each peer three turns of a twentieth of a second.
+# Three turns of a twentieth of a second for each peer.
 ROUNDS, SECONDS = 3, 0.05
 # XLA compiles seven seconds a case, Inductor up to a minute.
 PEERS = ("weft", "eager", "onnxruntime", "openvino", "onednn")
@@ -37,7 +37,7 @@ def is_affordable(case: Case) -> bool:
 
 
 def wide_grid(cells: list[str], modes: list[str], dtypes: list[str]) -> Iterator[Case]:
-    """Plain layers, streaming ones, deep ones: each cell by cell and type by type."""
+    """Plain layers, streaming ones, deep ones, for each cell and type."""
     for cell, dtype, mode in product(cells, dtypes, modes):
         first = Case(cell, mode, 1, 1, 1, 1, dtype)
         found = [_sized(first, *sizes) for sizes in product(HIDDEN, BATCHES, STEPS)]

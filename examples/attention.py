@@ -1,4 +1,4 @@
-"""Classifies sequences: a bidirectional GRU reads them, attention looks at what it read.
+"""Classifies sequences: a bidirectional GRU reads them, and attention reads the GRU's outputs.
 
 A sequence is noise with one marked place; its class is the sign of the value there. Plain PyTorch;
 `weft run examples/attention.py` runs it on Weft.
@@ -40,7 +40,7 @@ def batch(size: int, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @torch.no_grad()
 def accuracy(model: Classifier) -> float:
-    """The share of sequences that get the right class."""
+    """The fraction of sequences that are classified correctly."""
     sequence, target = batch(500, 10)
     share: float = (model.eval()(sequence).argmax(1) == target).float().mean().item()
     return share

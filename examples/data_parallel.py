@@ -23,7 +23,7 @@ ROWS, STEPS, WIDTH = 32, 24, 48
 
 
 class Tagger(nn.Module):
-    """Says at each step whether the ones so far are odd in number."""
+    """Predicts at each step whether the number of ones so far is odd."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Tagger(nn.Module):
 
 
 def wrapped(model: Tagger, wrap: str) -> nn.Module:
-    """The model as the processes train it together; alone it stays as it is."""
+    """The model as the processes train it together; unchanged if there is only one process."""
     if wrap == "ddp":
         return DistributedDataParallel(model)
     if wrap == "fsdp":
@@ -82,8 +82,8 @@ def main() -> None:
     if rank == 0:
         counted = weft.stats()
         print(f"programs of weft: {counted['compiled']}, left to PyTorch: {counted['fallbacks']}")
-    # Models that are garbage hold the group. Its threads end with it, and one that lets go of its last tensor while
-    # Python ends aborts the process.
+    # Models that are garbage still hold the group. Its threads end with it; a thread that frees the group's last tensor
+    # while Python ends aborts the process.
     gc.collect()
     dist.destroy_process_group()
 

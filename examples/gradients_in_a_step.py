@@ -25,7 +25,7 @@ Program = tuple[Callable[[How], Tensor], list[Tensor]]
 
 
 def loop(step: Callable[..., Any], init: Any, xs: Any) -> tuple[Any, Any]:
-    """What weft.scan means, for a y that is a tensor."""
+    """The loop that weft.scan computes, for a y that is a tensor."""
     carry, ys = init, []
     for x in xs:
         carry, y = step(carry, x)

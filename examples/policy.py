@@ -47,7 +47,7 @@ class Policy(nn.Module):
 
 @torch.no_grad()
 def accuracy(model: Policy) -> float:
-    """The share of questions that get the right answer, in episodes that weren't trained on."""
+    """The fraction of questions that are answered correctly, in episodes that weren't trained on."""
     environment, state = Environment(100), torch.zeros(100, model.width)
     answers = []
     for _ in range(40):

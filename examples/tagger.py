@@ -48,7 +48,7 @@ def batch(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @torch.no_grad()
 def accuracy(model: Tagger) -> float:
-    """The share of words that get the right tag, in sentences that weren't trained on."""
+    """The fraction of words that are tagged correctly, in sentences that weren't trained on."""
     words, tags, lengths = batch(200)
     found = model.eval()(words, lengths).argmax(2)
     share: float = (found == tags)[tags != PADDING].float().mean().item()

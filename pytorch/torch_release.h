@@ -1,6 +1,6 @@
 #pragma once
 
-// What differs between the releases of PyTorch that one source is for: 2.13 to 2.15.
+// The differences between the releases of PyTorch that this source supports: 2.13 to 2.15.
 
 #include <torch/headeronly/version.h>
 
@@ -8,11 +8,11 @@
 
 namespace weft {
 
-/// Whether, since 2.14, derivatives at ties are shared: x of a clamp at its bound gets zero if the bound is a number
-/// and half if it is a tensor, and fmax and fmin of equal numbers give each half. Before, x had all of it.
+/// Whether, since 2.14, derivatives at ties are shared. x of a clamp at its bound gets zero if the bound is a number
+/// and half if it is a tensor; fmax and fmin of equal numbers give each half. Before, x got all of it.
 constexpr bool kSharesDerivativesOfEqual = WEFT_TORCH_AT_LEAST(14);
-/// Whether the derivative of fmax and fmin is one for both arguments where one of them is NaN. Otherwise it is one for
-/// the other argument alone.
+/// Whether fmax and fmin, if one argument is NaN, have a derivative of one for both arguments. Otherwise they have it
+/// for the other argument alone.
 constexpr bool kSharesDerivativesOfNan = WEFT_TORCH_AT_LEAST(14) && !WEFT_TORCH_AT_LEAST(15);
 
 }  // namespace weft

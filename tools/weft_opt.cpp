@@ -1,4 +1,4 @@
-// weft-opt: reads a program as text, runs passes on it and prints it. What tests and bug reports use.
+// weft-opt: reads a program as text, runs passes on it and prints it. Used by tests and for bug reports.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

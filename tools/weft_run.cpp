@@ -63,8 +63,8 @@ weft::ir::Bindings parse_dims(const std::vector<std::string>& dims) {
   return bindings;
 }
 
-/// Normal for floating types, 0 or 1 for the others, so that they are valid indices nearly everywhere; batch sizes of
-/// packed sequences fit.
+/// Normally distributed for floating types, 0 or 1 for the others, so that they are valid indices nearly everywhere.
+/// Batch sizes of packed sequences fit the sizes.
 std::vector<double> random_values(weft::DType dtype, int64_t count, std::mt19937_64& generator) {
   std::normal_distribution<double> normal(0, 0.5);
   std::vector<double> values(static_cast<size_t>(count));

@@ -396,7 +396,7 @@ class RecurrentDropout(nn.Module):
 
 
 class TeacherForcing(nn.Module):
-    """A decoder; a Python flag says at which steps it is given what was right."""
+    """A decoder; a Python flag decides at which steps it gets the right token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -413,7 +413,7 @@ class TeacherForcing(nn.Module):
 
 
 class Feedback(nn.Module):
-    """Goes on from its own outputs, with an attention over what was encoded."""
+    """Continues from its own outputs, with attention over an encoded input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -528,7 +528,7 @@ class Substeps(nn.Module):
 
 
 class DecayedGru(nn.Module):
-    """GRU-D: missing inputs are filled by what was seen last, which fades."""
+    """GRU-D: a missing input is replaced by its last value, which decays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -553,7 +553,7 @@ class DecayedGru(nn.Module):
 
 
 class Autoregressive(nn.Module):
-    """Writes its outputs where it reads its inputs."""
+    """Writes its outputs to the tensor that it reads its inputs from."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a Python loop costs: as it is, under torch.compile(backend="weft") where it becomes a scan, and as weft.scan.
+"""The cost of a Python loop: unchanged, under torch.compile(backend="weft"), where it becomes a scan, and as weft.scan.
 
 Usage: cost.py [STEPS...]     prints a table, for the given numbers of steps (32 and 256); nothing here is asserted
 """

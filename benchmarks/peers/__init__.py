@@ -1,6 +1,6 @@
 """The implementations that compare.py runs side by side.
 
-Each is a Peer; prepare() hands back something that can be called, timed and asked for its result."""
+Each is a Peer; prepare() returns an object that can be called, timed and asked for its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 from cases import Case, Data
 from measure import peak_bytes, resident_bytes, timed_calls
 
-# Of one call, by name: y, h_n, c_n after a forward; d_x, d_h0, d_c0, d_w_ih, d_w_hh, d_b_ih, d_b_hh after training.
+# The results of one call, by name: y, h_n, c_n after a forward; d_x, d_h0, d_c0, d_w_ih, d_w_hh, d_b_ih, d_b_hh after
+# training.
 Result = dict[str, np.ndarray]
 
 
@@ -31,17 +32,17 @@ class Prepared:
     note: str = ""
 
     def time(self, seconds: float) -> list[float]:
-        """Seconds of each of as many calls as fit in `seconds`, after one that doesn't count."""
+        """The seconds of each of as many calls as fit in `seconds`, after one that doesn't count."""
         return timed_calls(self.run, seconds)
 
     def peak(self, base: int) -> int | None:
-        """Bytes that the process takes during a call, beyond `base`, its size before the peer was prepared."""
+        """The bytes that the process takes during a call beyond `base`, its size before the peer was prepared."""
         self.run()
         peak = peak_bytes(self.run)
         return None if peak is None else max(0, peak - base)
 
     def close(self) -> None:
-        """Gives back what the garbage collector doesn't."""
+        """Frees what the garbage collector doesn't."""
 
 
 def float32_only(case: Case) -> None:
@@ -51,7 +52,7 @@ def float32_only(case: Case) -> None:
 
 
 def one_layer_only(case: Case) -> None:
-    """SkipCase for several layers, directions or calls."""
+    """Raises SkipCase for a case with several layers, directions or calls."""
     if not case.is_one_layer or case.streaming:
         raise SkipCase("runs one layer, direction and call here")
 
@@ -60,12 +61,12 @@ class Peer(Protocol):
     name: str
 
     def prepare(self, case: Case, data: Data) -> Prepared:
-        """Raises SkipCase when this peer has nothing for the case, ImportError when it isn't installed."""
+        """Raises SkipCase if this peer can't run the case, ImportError if it isn't installed."""
         ...
 
 
 def fastest(variants: dict[str, Callable[[], Prepared]], seconds: float = 0.1) -> Prepared:
-    """Prepares every variant, times each shortly, keeps the fastest; their times stand in its note."""
+    """Prepares every variant, times each briefly, and keeps the fastest; its note has the times of all."""
     times: dict[str, float] = {}
     best: Prepared | None = None
     for name, prepare in variants.items():

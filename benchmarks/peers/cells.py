@@ -41,7 +41,7 @@ def in_python() -> Iterator[None]:
 
 
 def as_loop(prepared: Prepared) -> Prepared:
-    """PyTorch as it is, its loop Python's."""
+    """Plain PyTorch, with a loop in Python."""
 
     def guarded(function: Callable[[], Any]) -> Callable[[], Any]:
         def inner() -> Any:
@@ -65,7 +65,7 @@ class Remote(Prepared):
     """A cell prepared in a worker, which does the timing itself."""
 
     def __init__(self, worker: Worker, *request: Any, budget: float | None = None, note: str = "", ends: bool) -> None:
-        """`ends`: the process is this cell's alone."""
+        """`ends`: the process serves this cell only."""
         self.worker, self.ends = worker, ends
         self.compile_seconds = worker.ask("prepare", *request, budget=budget)
         super().__init__(lambda: self.time(0), lambda: worker.ask("result"), note=note)
@@ -79,8 +79,8 @@ class Remote(Prepared):
 
 
 class Compiled:
-    """torch.compile by its default backend: of the whole `loop`, which unrolls it, or of its `step`. Each cell has a
-    process and caches of its own, and `budget` seconds."""
+    """torch.compile with its default backend: for the whole `loop`, which it unrolls, or for its `step`. Each cell has
+    a process and caches of its own, and `budget` seconds."""
 
     def __init__(self, what: str, budget: float) -> None:
         self.name = f"compiled_{what}"
@@ -103,7 +103,7 @@ class Compiled:
 
 
 def to_jax(name: str, value: np.ndarray) -> np.ndarray:
-    """Weights as one stores them in jax, [in, out]; its own inverse."""
+    """Weights in jax's usual layout, [in, out]; the function is its own inverse."""
     matrix = value.ndim == 2 and name.rsplit(".")[-1] in ("weight", "weight_ih", "weight_hh")
     return np.ascontiguousarray(value.T) if matrix else value
 

@@ -81,7 +81,7 @@ class OpenVino:
         names = names_of(data)
 
         def call(inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-            # A step's state is the next one's input: it may not share the memory of the results then.
+            # When streaming, a step's state is the next step's input, so it may not share memory with the results.
             found = request.infer(inputs, share_inputs=True, share_outputs=not case.streaming)
             return [found[name] for name in names]
 

@@ -38,7 +38,7 @@ def listed(arguments: dict[int, c_void_p]) -> ctypes.Array[Argument]:
 
 
 class Library:
-    """The C functions, errors raised, with one engine and one stream."""
+    """The C functions, with errors raised as exceptions, and one engine and one stream."""
 
     def __init__(self) -> None:
         path = Path(sys.prefix) / "lib" / "libdnnl.so.3"
@@ -60,7 +60,7 @@ class Library:
             raise RuntimeError(f"oneDNN: dnnl_{function} returned {status}")
 
     def make(self, function: str, *args: Any) -> c_void_p:
-        """What a function creates; it lives as long as the process."""
+        """The object that a function creates; it lives as long as the process."""
         made = c_void_p()
         self.call(function, ctypes.byref(made), *args)
         return made
@@ -97,7 +97,7 @@ def gates_of(case: Case, weights: Tensor) -> list[Tensor]:
 
 
 def bias_of(case: Case, of_inputs: Tensor, of_state: Tensor) -> Tensor:
-    """f32: both biases as one, but for the GRU's candidate, whose second one the reset gate scales."""
+    """f32: the sum of both biases, except for the GRU's candidate, whose second bias the reset gate scales."""
     pairs = zip(gates_of(case, of_inputs.float()), gates_of(case, of_state.float()), strict=True)
     if case.cell == "lstm":
         return torch.cat([x + h for x, h in pairs])
@@ -106,7 +106,7 @@ def bias_of(case: Case, of_inputs: Tensor, of_state: Tensor) -> Tensor:
 
 
 class Layer:
-    """One layer of one case, ready to run: in one call, or in one a step where the case is streaming."""
+    """One layer of one case, ready to run: in one call, or in a call for each step if the case is streaming."""
 
     def __init__(self, case: Case, data: Data) -> None:
         self.case, self.library = case, library()
@@ -156,7 +156,7 @@ class Layer:
         return arguments
 
     def _arguments(self, x: Tensor, y: Tensor, before: list[Tensor], after: list[Tensor]) -> dict[int, c_void_p]:
-        """Those that change from call to call."""
+        """The arguments that change from call to call."""
         lib = self.library
         found = {SRC_LAYER: lib.memory(self.x_desc, x.data_ptr()), DST_LAYER: lib.memory(self.y_desc, y.data_ptr())}
         for args, states in (((SRC_ITER, SRC_ITER_C), before), ((DST_ITER, DST_ITER_C), after)):

@@ -31,7 +31,8 @@ def weights_of(case: Case, data: Data, layer: int) -> dict[str, np.ndarray]:
 
 
 def layer_nodes(case: Case, layer: int, firsts: list[str], lasts: list[str]) -> list[Any]:
-    """From x_<layer> and a first state to x_<layer + 1>, whose directions stand side by side, and a last state."""
+    """The nodes of one layer: from x_<layer> and a first state to x_<layer + 1>, with its directions side by side, and
+    a last state."""
     from onnx import helper
 
     recurrence = helper.make_node(
@@ -49,7 +50,8 @@ def layer_nodes(case: Case, layer: int, firsts: list[str], lasts: list[str]) -> 
 
 
 def all_nodes(case: Case, firsts: list[str], lasts: list[str]) -> list[Any]:
-    """From x, h0 (and c0) to y, h_n (and c_n); states are taken apart and put together where there are layers to."""
+    """The nodes of the model: from x, h0 (and c0) to y, h_n (and c_n); with several layers states are split and
+    joined."""
     from onnx import helper
 
     layers = range(case.layers)

@@ -17,18 +17,18 @@ from peers import SkipCase
 
 
 class Worker:
-    """Runs `script` of this folder, which answers by `serve`. The allowed cores are inherited."""
+    """Runs `script` of this folder, which answers requests by `serve`. It inherits the allowed cores."""
 
     def __init__(self, script: str, *arguments: str, **environment: str) -> None:
         command = [sys.executable, str(Path(__file__).parent / script), *arguments]
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        # A session of its own, so that what it started itself (compilers) ends with it.
+        # A session of its own, so that processes that it starts (compilers) end with it.
         self.process = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True, **streams)
         atexit.register(self.close)
 
     def ask(self, *request: Any, budget: float | None = None) -> Any:
-        """The answer to a request. SkipCase says why there is none, or that it took longer than `budget` seconds (the
-        process is then gone); ImportError, that what the worker needs isn't installed."""
+        """The answer to a request. Raises SkipCase if there is none, or if it took longer than `budget` seconds (the
+        process is then gone), and ImportError if a package that the worker needs isn't installed."""
         assert self.process.stdin and self.process.stdout
         start = time.perf_counter()
         try:

@@ -36,7 +36,7 @@ def module_of(case: Case, data: Data) -> nn.Module:
 
 
 def states_of(case: Case, states: tuple[Tensor, ...]) -> Any:
-    """As the module takes them: a tensor, or a pair for LSTM."""
+    """The states as the module takes them: a tensor, or a pair for an LSTM."""
     return states if case.cell == "lstm" else states[0]
 
 
@@ -94,15 +94,15 @@ def call(case: Case, data: Data, module: nn.Module, compiled: Callable[..., Any]
 
 
 def without_weft() -> contextlib.AbstractContextManager[Any]:
-    """PyTorch as it is where weft was never imported."""
+    """Plain PyTorch, in a process where weft was never imported."""
     weft = sys.modules.get("weft")
     return weft.disabled() if weft is not None else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def unrolling() -> Iterator[None]:
-    """PyTorch as it is, with Dynamo looking into recurrent modules: a setting that `disabled` takes back, so
-    it has to be made within."""
+    """Plain PyTorch, with Dynamo tracing recurrent modules. `disabled` takes that setting back, so it has to be made
+    within."""
     with without_weft(), torch._dynamo.config.patch(allow_rnn=True):
         yield
 
@@ -131,7 +131,8 @@ class Eager:
 
 
 class Inductor:
-    """torch.compile with its default backend, which unrolls the loop; given up beyond a budget of compile time."""
+    """torch.compile with its default backend, which unrolls the loop; given up when compiling takes longer than a
+    budget."""
 
     name = "inductor"
 
@@ -160,7 +161,7 @@ class Inductor:
 
 
 class Weft:
-    """The same module with weft imported: its kernels stand under aten::gru, lstm and rnn."""
+    """The same module with weft imported, whose kernels are registered for aten::gru, lstm and rnn."""
 
     name = "weft"
 
@@ -171,8 +172,8 @@ class Weft:
 
 
 def stop_compiling() -> None:
-    """Ends what Inductor's threads are still to compile after it was given up. They would go on for minutes, on cores
-    that the next measurements need: a layer whose threads wait for each other at each step took 34 ms so, not 0.25."""
+    """Stops Inductor's threads after it was given up. They would go on compiling for minutes, on cores that the next
+    measurements need: a layer whose threads wait for each other at each step then took 34 ms instead of 0.25."""
     from torch._inductor.async_compile import AsyncCompile
 
     AsyncCompile.pool().shutdown(wait=True, cancel_futures=True)
@@ -181,7 +182,7 @@ def stop_compiling() -> None:
 
 @contextlib.contextmanager
 def alarm(seconds: float) -> Iterator[None]:
-    """TimeoutError in the main thread once `seconds` have passed, whatever a compiler that it meets makes of it."""
+    """Raises TimeoutError in the main thread after `seconds`, even if a compiler catches it and goes on."""
     rang = False
 
     def ring(*_: Any) -> None:

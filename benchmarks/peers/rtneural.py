@@ -83,7 +83,7 @@ int main(int, char** arguments) {
   compare<8, false>(folder), compare<16, false>(folder), compare<32, false>(folder), compare<64, false>(folder);
 }
 """
-#: Releases of xsimd before 9 call it otherwise.
+#: Releases of xsimd before 9 have other names for it.
 OLD_XSIMD = """
 #include <xsimd/xsimd.hpp>
 #if XSIMD_VERSION_MAJOR < 9
@@ -117,7 +117,8 @@ def build(sources: Path, folder: Path, back_end: str) -> Path | None:
 
 
 def table(sources: Path) -> str:
-    """Nanoseconds a step of each back end, and of packages beside it. Raises AssertionError where results differ."""
+    """The nanoseconds that a step takes with each back end, and with packages. Raises AssertionError where results
+    differ."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,7 +1,7 @@
 """XLA:CPU through jax.lax.scan, its input projection outside the loop.
 
-XLA reads its flags once a process, so each setting of them has a process of its own (xla_worker.py), which sleeps while
-others are timed."""
+XLA reads its flags once in a process, so each setting of them has a process of its own (xla_worker.py), which sleeps
+while others are timed."""
 
 from __future__ import annotations
 

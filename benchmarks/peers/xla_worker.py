@@ -51,7 +51,7 @@ STEPS = {"gru": gru_step, "lstm": lstm_step, "rnn": rnn_step}
 
 
 def layer(cell: str, unroll: int) -> Callable[..., Any]:
-    """(x, states, weights) -> (y, last states); weights are [in, out], as one stores them in jax."""
+    """(x, states, weights) -> (y, last states); weights are in jax's usual layout, [in, out]."""
 
     def run(x: Any, states: Any, weights: Any) -> Any:
         w_x, w_h, b_x, b_h = weights

@@ -1,4 +1,4 @@
-"""What weft.scan computes, as the loop that one would write without it."""
+"""The loop that weft.scan computes, as one would write it without weft.scan."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Size:
 
 @dataclass
 class Example:
-    """A cell ready to be called: `function` on `inputs` by name, tensors and tuples of them. `module` holds its
+    """A cell ready to be called: `function`, and `inputs` by name, tensors and tuples of tensors. `module` holds its
     parameters, if it has any."""
 
     function: Callable[..., Any]
@@ -90,7 +90,7 @@ def hidden(size: Size, scale: float = 0.5) -> Tensor:
 
 
 def recurrent(cell: type[nn.Module]) -> Callable[[Size], Example]:
-    """Of a cell that maps x [T, B, width] and h [B, width]."""
+    """An example for a cell that maps x [T, B, width] and h [B, width]."""
     return lambda size: of_module(cell(size.width, size.width), x=sequence(size), h=hidden(size))
 
 
@@ -100,7 +100,7 @@ def positive(cell: type[nn.Module]) -> Callable[[Size], Example]:
 
 
 def two_states(cell: type[nn.Module]) -> Callable[[Size], Example]:
-    """Of a cell that maps x [T, B, width] and a pair of [B, width]."""
+    """An example for a cell that maps x [T, B, width] and a pair of [B, width]."""
     return lambda size: of_module(cell(size.width, size.width), x=sequence(size), state=(hidden(size), hidden(size)))
 
 
@@ -130,7 +130,7 @@ def policy(size: Size) -> Example:
 
 
 def kalman(size: Size) -> Example:
-    """A state of `width`, half of it seen, that turns slowly and forgets."""
+    """A state of `width`, half of it observed, that rotates slowly and decays."""
     n, m = size.width, max(1, size.width // 2)
     turn = torch.linalg.matrix_exp(0.3 * (skew := torch.randn(n, n)) - 0.3 * skew.T)
     inputs = {

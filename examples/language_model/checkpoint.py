@@ -57,7 +57,7 @@ def save(training: Training, characters: str, path: Path) -> None:
 
 
 def resume(path: Path, characters: str, given: dict[str, Any]) -> Training:
-    """The training as it was saved; `given` are the options that the user named, which must agree with it."""
+    """The saved training. `given` are the options that the user named, which must agree with it."""
     try:
         content = torch.load(path, weights_only=True)
         if content["format"] != FORMAT:

@@ -2,4 +2,4 @@
 
 
 class UserError(Exception):
-    """What the user can put right; printed as one line."""
+    """A mistake that the user can correct; printed as one line."""

@@ -16,14 +16,14 @@ PARTS = 50
 
 
 def medians(values: list[float], first: int, width: int) -> tuple[list[float], list[float]]:
-    """Of `width` values each, from step first + 1 on: the middle step, and the median."""
+    """Medians of `width` values each, from step first + 1 on, with the middle step of each."""
     parts = [values[begin : begin + width] for begin in range(first, len(values), width)]
     middles = [first + number * width + (len(part) + 1) / 2 for number, part in enumerate(parts)]
     return middles, [statistics.median(part) for part in parts]
 
 
 def title(summary: dict[str, Any], cell: str) -> str:
-    """What came of it, in a sentence."""
+    """The result in one sentence."""
     bits = summary["validation_loss"] / math.log(2)
     result = f"{cell.upper()}: {bits:.2f} bits a character after {summary['step']} steps"
     if "ratio" in summary:
@@ -78,5 +78,5 @@ def plot(run: Run, eager: Training | None, first: int) -> Path:
 
 
 def recent_speed(training: Training, first: int, width: int) -> float:
-    """Of the last median, in thousands."""
+    """The last median speed, in thousands."""
     return medians(training.speeds, first, width)[1][-1] / 1e3

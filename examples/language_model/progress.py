@@ -1,4 +1,4 @@
-"""What a long run shows, and how it is ended."""
+"""The progress display of a long run, and how the run is ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said at the end."""
+"""The report at the end."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ State = Any  # a tensor, or LSTM's pair
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a checkpoint must agree on with the run that resumes it."""
+    """The settings in which a checkpoint and the run that resumes it must agree."""
 
     cell: str = "gru"
     layers: int = 1
@@ -60,7 +60,7 @@ def loss_of(model: CharModel, x: Tensor, y: Tensor, state: State) -> tuple[Tenso
 
 @dataclasses.dataclass
 class Training:
-    """All that changes while training. `state` is carried to step `step`."""
+    """Everything that changes during training. `state` is carried to step `step`."""
 
     config: Config
     model: CharModel
@@ -117,14 +117,14 @@ def train_step(training: Training, loss_fn: Callable[..., tuple[Tensor, State]],
 
 
 def held_out_streams(text: Text, config: Config) -> Streams:
-    """The validation text, in fewer or shorter streams where it is too short for those of training."""
+    """The validation text, in fewer or shorter streams if it is too short for those of training."""
     length = min(config.length, len(text.validation) - 1)
     return Streams(text.validation, min(config.batch, (len(text.validation) - 1) // length), length)
 
 
 @torch.no_grad()
 def validate(training: Training, data: Streams) -> float:
-    """The loss over the whole validation text, not through the compiled graph: so that stays one."""
+    """The loss over the whole validation text. It doesn't use the compiled graph, which so stays the only one."""
     state, total = training.model.zero_state(data.inputs.shape[1]), 0.0
     for window in range(data.windows):
         x, y, _ = data.window(window)
@@ -136,7 +136,8 @@ def validate(training: Training, data: Streams) -> float:
 
 @torch.no_grad()
 def sample(model: CharModel, characters: str, count: int, temperature: float = 0.7) -> str:
-    """Text that the model writes, from a generator of its own: training's random numbers stay as they are."""
+    """Text that the model writes, with a random generator of its own, so that training's random numbers stay the
+    same."""
     generator = torch.Generator().manual_seed(0)
     state, x, text = model.zero_state(1), torch.tensor([[characters.index("\n")]]), []
     for _ in range(count):

@@ -1,1 +1,1 @@
-"""Programs around packages of weft.package: each folder trains a model, packages it, and runs it elsewhere."""
+"""Programs that use packages made by weft.package: each folder trains a model, packages it, and runs it elsewhere."""

@@ -1,4 +1,4 @@
-"""What builds and runs the examples' programs: the machine's compilers, named by CC and CXX as everywhere."""
+"""Builds and runs the examples' programs with the machine's compilers, which CC and CXX name as usual."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tool(name: str) -> str:
 
 
 def check_tools(*names: str) -> None:
-    """That all of these programs are there, before a model is trained for nothing.
+    """Checks that all of these programs are installed, before a model is trained in vain.
 
     Raises:
         FileNotFoundError: some aren't installed.
@@ -65,10 +65,10 @@ def build(output: Path, sources: Sequence[Path], *flags: str) -> Path:
 
 
 def run(command: Sequence[str | Path], given: bytes | None = None) -> bytes:
-    """What a program prints.
+    """Runs a program; returns its output.
 
     Raises:
-        RuntimeError: it fails; with what it says.
+        RuntimeError: it fails; the message has its output.
     """
     done = subprocess.run([str(word) for word in command], input=given, capture_output=True, check=False)
     if done.returncode != 0:
@@ -78,10 +78,10 @@ def run(command: Sequence[str | Path], given: bytes | None = None) -> bytes:
 
 
 def pipe(program: Path, x: Tensor) -> tuple[Tensor, str]:
-    """What a program makes of samples, [T], that it reads as floats, and what it says.
+    """Pipes samples, [T], through a program as floats. Returns its samples, and its messages.
 
     Raises:
-        RuntimeError: it fails; with what it says.
+        RuntimeError: it fails; the message has its output.
     """
     done = subprocess.run([str(program)], input=x.numpy().tobytes(), capture_output=True, check=False)
     if done.returncode != 0:
@@ -90,7 +90,7 @@ def pipe(program: Path, x: Tensor) -> tuple[Tensor, str]:
 
 
 def command_line(description: str | None, output: str, seconds: float) -> argparse.ArgumentParser:
-    """What all examples take: how long they train, and where they write."""
+    """The options of all examples: how long to train, and where to write."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=seconds, help="of training")
     parser.add_argument("--output", type=Path, default=Path("out") / output)

@@ -1,4 +1,4 @@
-"""What the examples' trainings share: how long they go on, and a step of them."""
+"""Shared by the examples' trainings: how long they go on, and one step of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Training:
         self._begin = time.perf_counter()
 
     def part(self) -> float:
-        """The part of the training that is over: at 1 it ends."""
+        """The fraction of the training that is done: at 1 it ends."""
         spent = (time.perf_counter() - self._begin) / self._seconds
         return spent if self._most is None else max(spent, len(self.losses) / self._most)
 

@@ -63,7 +63,7 @@ std::vector<Frame> parse_path(std::string_view text) {
   return path;
 }
 
-/// Explanation, hints and context, each of which may go on over lines that are indented more.
+/// Parses explanation, hints and context, each of which may continue on lines that are indented further.
 void parse_details(std::string_view message, BreakText& into) {
   std::string* open = nullptr;
   std::string_view before;
@@ -89,7 +89,7 @@ void parse_details(std::string_view message, BreakText& into) {
   }
 }
 
-/// "GB0007", from the address of the page about it.
+/// The break's code, such as "GB0007", from the address of its web page.
 std::string code_in(std::string_view message) {
   constexpr std::string_view kPage = "/gb/gb";
   const size_t begin = message.find(kPage);
@@ -105,7 +105,7 @@ std::string_view between(std::string_view text, size_t begin, std::initializer_l
   return text.substr(begin, end - begin);
 }
 
-/// The kind of a break without explanation: its first line, behind the one that says what Dynamo was doing.
+/// The kind of a break without explanation: the first line after the one that says what Dynamo was doing.
 std::string_view first_line(std::string_view text) {
   for (const std::string_view raw : lines_of(text)) {
     const std::string_view line = trim(raw);

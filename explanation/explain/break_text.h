@@ -1,4 +1,4 @@
-// What Dynamo writes of a graph break, taken apart.
+// Takes apart what Dynamo writes about a graph break.
 #pragma once
 
 #include <string>

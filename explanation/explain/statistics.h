@@ -7,7 +7,7 @@
 
 namespace weft::explain {
 
-/// A median and the interval in which it lies with the level asked for.
+/// A median, and its confidence interval at the given level.
 struct Interval {
   double median = 0;
   double low = 0;

@@ -16,7 +16,7 @@ struct Followed {
 
 using Key = std::pair<int, bool>;  // graph, backward
 
-/// What goes to a gap of one step.
+/// Attributes the seconds of one step to a gap.
 void add(std::map<Key, Followed>& found, Key key, size_t step, size_t steps, double seconds) {
   const auto [entry, fresh] = found.try_emplace(key);
   Followed& followed = entry->second;

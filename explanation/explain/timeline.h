@@ -7,7 +7,7 @@
 
 namespace weft::explain {
 
-/// A run of a compiled graph, or of its backward: which, and when in seconds.
+/// A run of a compiled graph or of its backward: which graph, and when in seconds.
 struct Span {
   int graph = 0;
   double begin = 0;
@@ -15,17 +15,17 @@ struct Span {
   bool backward = false;
 };
 
-/// One step, with the graphs that ran in it in the order of their begin. Graphs inside another (a compiled function
-/// called by a graph's own code) count as part of it.
+/// One step, with the graphs that ran in it, ordered by their start. Graphs inside another (a compiled function called
+/// by a graph's own code) count as part of it.
 struct Step {
   double begin = 0;
   double end = 0;
   std::vector<Span> spans;
 };
 
-/// What follows a graph until the next one begins, or the step ends; `graph` is -1 for what comes before the first.
-/// Between two backwards it is the graph whose backward comes next: the break between the two ended that graph. After
-/// the last backward it is -1.
+/// The time from the end of a graph to the start of the next one, or to the end of the step. `graph` is -1 before the
+/// first graph. Between two backwards `graph` is the one whose backward comes next: the break between the two ended
+/// that graph. After the last backward it is -1.
 struct Gap {
   int graph = -1;
   bool backward = false;  ///< after a backward

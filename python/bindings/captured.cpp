@@ -29,7 +29,7 @@ std::vector<Captured::Inputs> inputs_of(const CapturedTable::Runs& runs) {
   return inputs;
 }
 
-/// Adds what differs between a run's inputs and those of another.
+/// Adds the sizes in which a run's inputs differ from those of another run.
 void add_differing(const Captured::Inputs& now, const Captured::Inputs& before, std::vector<Widening::Size>& sizes) {
   for (size_t input = 0; input < std::min(now.size(), before.size()); ++input) {
     const std::vector<int64_t>& shape = now[input].second;

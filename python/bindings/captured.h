@@ -11,7 +11,7 @@
 
 namespace weft::bindings {
 
-/// A program, and what it depends on besides records. `program` is a weft._capture.programs.Captured.
+/// A program, and what it depends on in addition to records. `program` is a weft._capture.programs.Captured.
 struct Captured {
   using Inputs = std::vector<std::pair<at::ScalarType, std::vector<int64_t>>>;
 

@@ -40,8 +40,7 @@ struct KnownScan {
   std::string ys;                     ///< the structure of the ys
 };
 
-/// The code of a step that was captured before. Steps with other code aren't tried here: this saves time, and decides
-/// nothing else.
+/// The code of a step that was captured before. Steps with other code aren't looked up here, which only saves time.
 struct KnownStep {
   static constexpr int kMostFailures = 8;
 
@@ -53,7 +52,7 @@ struct KnownStep {
 struct Python {
   py::object under_way;  ///< its `run` is the Run that this thread is recording
   py::object run_type;
-  py::object describe_ys;  ///< gives what a Run's `extra` says of the ys
+  py::object describe_ys;  ///< describes the ys as a Run's `extra` does
   py::object module_type;  ///< torch.nn.Module
   py::object module_call;  ///< its __call__, unless torch.fx watches it
   py::object table_holder;
@@ -63,11 +62,11 @@ struct Python {
 
 constexpr size_t kMostSteps = 512;
 
-// Never freed: at exit Python ends before them.
+// Never freed: at exit Python ends before static objects do.
 auto& known_steps = *new std::unordered_map<PyObject*, KnownStep>;
 Python* python = nullptr;
 
-/// The code of a function; for any other step its type. A borrowed reference.
+/// The code object of a function; for any other step its type. A borrowed reference.
 PyObject* code_of(PyObject* step) {
   if (PyMethod_Check(step)) step = PyMethod_GET_FUNCTION(step);
   return PyFunction_Check(step) ? PyFunction_GET_CODE(step) : reinterpret_cast<PyObject*>(Py_TYPE(step));
@@ -81,7 +80,7 @@ std::optional<int64_t> integer(const py::object& object) {
   return is_larger != 0 ? std::nullopt : std::optional(value);
 }
 
-/// The variables that a step shares with the functions around it; None for a variable without a value.
+/// The values of the variables that a step shares with the functions around it; None for a variable without a value.
 std::vector<py::object> variables_of(PyObject* step) {
   const auto closure = py::reinterpret_steal<py::object>(PyObject_GetAttrString(step, "__closure__"));
   if (!closure) PyErr_Clear();
@@ -96,7 +95,7 @@ std::vector<py::object> variables_of(PyObject* step) {
   return found;
 }
 
-/// While it lives, operations are recorded, for weft._capture too.
+/// While it lives, operations are recorded, and weft._capture knows about it.
 class Recorded {
  public:
   Recorded(Recording& recording, const py::object& run) : recording_(recording) {
@@ -196,12 +195,12 @@ struct StepRun {
     return std::ranges::equal(before, after, [](const py::object& a, const py::object& b) { return a.is(b); });
   }
 
-  /// Frees what only a new program would need.
+  /// Frees data that only a new program would need.
   void forget_backwards() const {
     if (!backwards_.empty()) backwards_.attr("clear")();
   }
 
-  /// The Run, of which Python can make a program.
+  /// The Run, from which Python can make a program.
   py::object described() const {
     const std::vector<at::Tensor> any(ys.structure.size(), at::empty({0}));
     run.attr("extra") = python->describe_ys(unflatten(ys.structure, any.data()));
@@ -283,7 +282,7 @@ py::object scan_again(const py::object& what, const py::object& step, const py::
   run->forget_backwards();
   if (run->recording->leaks() > 0) return count_failure(code), py::none();
   const std::vector<at::Tensor> inputs = call.inputs(*entry, *scan, *run->recording);
-  // In forward mode torch.no_grad stops nothing, and a captured tensor has a gradient that the record doesn't show.
+  // In forward mode torch.no_grad has no effect, and captured tensors have gradients that the record doesn't show.
   if (std::ranges::any_of(inputs, is_dual) &&
       (run->recording->stops_gradients() || std::ranges::any_of(run->recording->outside(), is_dual)))
     return count_failure(code), py::none();
@@ -302,7 +301,8 @@ std::shared_ptr<KnownScan> known_scan(const py::object& step, const Program& pro
                                       const py::object& ys) {
   TensorTree tree;
   if (!tree.flatten(ys.ptr())) return nullptr;
-  if (known_steps.size() >= kMostSteps) std::exchange(known_steps, {});  // what that frees may call this module again
+  // The destructors may call this module again.
+  if (known_steps.size() >= kMostSteps) std::exchange(known_steps, {});
   const auto code = py::reinterpret_borrow<py::object>(code_of(step.ptr()));
   known_steps[code.ptr()].code = code;
   return std::make_shared<KnownScan>(KnownScan{program.called(), std::move(constants), tree.structure});

@@ -34,7 +34,7 @@ py::dict engine_stats() {
   return result;
 }
 
-/// How many threads a call from this thread really gets.
+/// The number of threads that a call from this thread really gets.
 int64_t team_size() {
   std::atomic<int64_t> members = 0;
   torch_operator::OpenMpTeam().run([&](int64_t, int64_t) { ++members; });

@@ -7,8 +7,8 @@
 
 namespace weft::bindings {
 
-/// weft._C.Program: a program as Python passes it on. It is printed when somebody asks for its text or calls it. Used
-/// under the GIL.
+/// weft._C.Program: a program as a Python object. It is printed when its text is asked for or it is called. Used under
+/// the GIL.
 class Program {
  public:
   explicit Program(ir::Program program) : program_(std::make_shared<const ir::Program>(std::move(program))) {}
@@ -19,7 +19,7 @@ class Program {
   const ir::Program& operator*() const { return *program_; }
   const torch_operator::SharedProgram& shared() const { return program_; }
 
-  /// The program as the operator knows it, by its text. Printed at the first call.
+  /// The operator's entry for the program, by its text. Printed at the first call.
   const torch_operator::ProgramRef& called() const {
     if (!called_) called_ = torch_operator::intern(program_);
     return called_;

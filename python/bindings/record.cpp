@@ -57,12 +57,12 @@ bool are_alike(const py::list& first, const py::list& second) {
   return true;
 }
 
-/// The functions of one of Python's hooks. PyTorch doesn't export the hooks' classes, so they are told by name.
+/// The functions of one of Python's hooks. PyTorch doesn't export the hooks' classes, so they are recognised by name.
 std::vector<py::object> functions_of(PyObject* dict) {
   std::vector<py::object> functions;
   for (auto item : py::reinterpret_borrow<py::dict>(dict))
     functions.push_back(py::reinterpret_borrow<py::object>(item.second));
-  PyDict_Clear(dict);  // so that a function which keeps its own tensor is freed in time
+  PyDict_Clear(dict);  // a function that keeps its own tensor is then freed in time
   return functions;
 }
 
@@ -72,9 +72,9 @@ PythonHook* as_python_hook(Hook& hook, std::string_view name) {
                                                                                     : static_cast<PythonHook*>(&hook);
 }
 
-/// Takes away the hooks on nodes that gradients of the outputs pass. Returns them in the order in which they are
-/// called, as (node, output, whether they take a tuple, functions, the gradient's dtype, its sizes, Python's node or
-/// the input whose gradient it is).
+/// Removes the hooks on nodes that gradients of the outputs pass. Returns them in the order in which they are called,
+/// as (node, output, whether they take a tuple, functions, the gradient's dtype, its sizes, Python's node or the input
+/// whose gradient it is).
 py::list take_hooks(Recording& recording, const std::vector<at::Tensor>& outputs) {
   using namespace torch::autograd;
   py::list found;

@@ -10,7 +10,7 @@
 namespace weft::bindings {
 namespace {
 
-/// Of less than this a copy costs no more than what a history takes.
+/// A history of fewer bytes isn't worth it: copying the state costs no more.
 constexpr int64_t kLeastBytes = 4096;
 
 }  // namespace

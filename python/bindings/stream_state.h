@@ -15,23 +15,23 @@ namespace weft::bindings {
 /// copies as many rows for any length of history. Used by one thread at a time.
 class StreamState {
  public:
-  /// `step`: (states..., inputs..., constants...) -> (next states..., outputs...); `states`: those before it, on the
-  /// CPU where histories are to be kept so.
+  /// `step`: (states..., inputs..., constants...) -> (next states..., outputs...). `states`: the initial states, on the
+  /// CPU where histories are to be kept there.
   StreamState(const Program& step, std::vector<at::Tensor> states);
 
-  /// Goes on from other states, which are like those before.
+  /// Replaces the states by others of the same types.
   void set(const std::vector<at::Tensor>& states);
   /// Copies of the states, in order.
   std::vector<at::Tensor> get() const;
-  /// One step; its outputs. If it fails the state is as it was.
+  /// Runs one step; returns its outputs. If it fails, the state is unchanged.
   std::vector<at::Tensor> run_chunk(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& constants);
-  /// The step for each of some chunks, one after the other. `inputs`: of those that have a time, the stack of all
-  /// chunks. Of each output the stack of all chunks.
+  /// Runs the step for several chunks, one after the other. `inputs`: with true, the stack of all chunks; with false, a
+  /// tensor without time. Returns for each output the stack of all chunks.
   std::vector<at::Tensor> run_chunks(const std::vector<std::pair<at::Tensor, bool>>& inputs,
                                      const std::vector<at::Tensor>& constants, int64_t chunks);
 
  private:
-  /// Rows in a buffer, of which the state's tensor shows those from `first` on.
+  /// A buffer of rows. The state's tensor shows the rows from `first` on.
   struct Buffer {
     at::Tensor all;
     int64_t first = 0, rows = 0, fresh = 0, row_elements = 0;
@@ -40,7 +40,7 @@ class StreamState {
   void add(size_t state, const at::Tensor& fresh);
 
   torch_operator::ProgramRef step_;
-  std::vector<at::Tensor> states_;  // of a history a view of its buffer, which moves
+  std::vector<at::Tensor> states_;  // a history is a view of its buffer, which moves
   std::vector<std::optional<Buffer>> buffers_;
 };
 

@@ -23,7 +23,7 @@ py::list as_list(const std::vector<streaming::Port>& ports) {
   return list;
 }
 
-/// Raises UnsupportedError in Python, with the recorded operation at which it was.
+/// Raises UnsupportedError in Python, with the number of the recorded operation.
 void raise(const streaming::RefusedError& refused) {
   const py::object type = py::module_::import("weft._base.errors").attr("UnsupportedError");
   const py::object error = type(refused.what());

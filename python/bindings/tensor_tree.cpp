@@ -11,7 +11,7 @@ namespace weft::bindings {
 
 namespace {
 
-/// Builds one tree, and moves both arguments behind it.
+/// Builds one tree, and advances both arguments past it.
 py::object next_tree(const char*& structure, const at::Tensor*& leaf) {
   const char kind = *structure++;
   if (kind == 'N') return py::none();

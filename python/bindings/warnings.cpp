@@ -1,4 +1,4 @@
-// Warnings, given to Python's own module of that name.
+// Passes warnings to Python's module `warnings`.
 
 #include "operator/warnings.h"
 
@@ -20,7 +20,7 @@ namespace py = pybind11;
 namespace weft::bindings {
 namespace {
 
-/// Warnings of threads that Python doesn't know.
+/// Warnings of threads without a Python state.
 struct Strays {
   std::mutex mutex;
   std::vector<std::string> texts;

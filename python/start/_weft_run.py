@@ -1,7 +1,7 @@
-"""What makes the Python processes that `weft run` starts run on Weft too.
+"""Makes Python processes that were started under `weft run` run on Weft too.
 
-Python reads weft-run.pth at its start; where WEFT_RUN is set, which `weft run` does, that calls `wake`. It imports
-nothing but this: Weft is imported right after PyTorch, by those that import PyTorch.
+Python reads weft-run.pth at its start. If WEFT_RUN is set, as `weft run` sets it, that file calls `wake`. Nothing else
+is imported yet: Weft is imported right after PyTorch, in processes that import PyTorch.
 """
 
 from __future__ import annotations

@@ -90,8 +90,7 @@ def call(program: str, inputs: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-#: Names imported when somebody asks for them: the module that has each, and its name there if that isn't the module
-#: itself.
+#: Names that are imported on first use: the name's module, and its name there if it isn't the module itself.
 _LAZY = {
     "nn": ("weft.nn", ""),
     "formats": ("weft.formats", ""),
@@ -108,7 +107,7 @@ _LAZY = {
 if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
-        """The parts that are imported when somebody asks for them."""
+        """Imports a part of Weft on its first use."""
         if name not in _LAZY:
             raise AttributeError(f"module 'weft' has no attribute {name!r}{did_you_mean(name, __all__)}")
         module, attribute = _LAZY[name]

@@ -80,7 +80,7 @@ def weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: 
 
 
 def _tell(left: Sequence[NotRolled]) -> None:
-    """Counts the loops that stay written out, and warns of each long one, at its line."""
+    """Counts the loops that stay unrolled, and warns about each long one, at its line."""
     for loop in left:
         _count_left(loop)
         if loop.steps > _MOST_STEPS:

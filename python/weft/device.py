@@ -83,8 +83,8 @@ def has_place() -> bool:
 
 
 def register_at_import() -> None:
-    """Registers the device where its place is free and PyTorch was built without an accelerator, which the device would
-    stand beside. WEFT_DEVICE=1 says that it shall be registered in any case, WEFT_DEVICE=0 that it shall not."""
+    """Registers the device if its place is free and PyTorch was built without an accelerator. WEFT_DEVICE=1 registers
+    it in any case, WEFT_DEVICE=0 never."""
     wanted = os.environ.get("WEFT_DEVICE")
     built_for = torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None)
     if has_place() and wanted != "0" and (wanted == "1" or not built_for):

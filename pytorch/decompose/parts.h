@@ -14,7 +14,7 @@ using Dims = c10::DimVector;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Refuses an operation that no program can do: throws c10::NotImplementedError, on which callers leave the whole
+/// Refuses an operation that no program can express: throws c10::NotImplementedError, on which callers leave the whole
 /// function to PyTorch.
 [[noreturn]] void refuse(const std::string& reason);
 
@@ -24,7 +24,7 @@ Tensor number_like(const at::Scalar& number, const Tensor& like);
 /// x, with a gradient only where `passes`. It costs the forward nothing.
 Tensor gated(const Tensor& passes, const Tensor& x);
 
-/// torch.where, in which a number gets the dtype of the tensor beside it.
+/// torch.where. A number gets the dtype of the tensor beside it.
 Tensor select(const Tensor& condition, const at::Scalar& x, const Tensor& y);
 Tensor select(const Tensor& condition, const Tensor& x, const at::Scalar& y);
 
@@ -43,7 +43,7 @@ Tensor root(const Tensor& x);
 /// The dims that a reduction goes over; no dims mean all.
 Dims dims_of(const Tensor& x, at::OptionalIntArrayRef dims);
 
-/// The result of a reduction that kept its dims, without them unless `keepdim`, in `dtype`.
+/// The result of a reduction in `dtype`, given with all dims kept; `dims` are removed unless `keepdim`.
 Tensor reduced(const Tensor& x, at::IntArrayRef dims, bool keepdim, at::ScalarType dtype);
 
 /// 0, 1, ... along `dim` of x. All other dims have size 1.

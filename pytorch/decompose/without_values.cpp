@@ -1,5 +1,5 @@
-// Composite functions of PyTorch that look at values, which a recorded step doesn't have yet. That is not the user's
-// fault, so such a function is made of operations that don't look, or left to PyTorch, with the reason.
+// Composite functions of PyTorch that read values, which a recorded step doesn't have yet. They are written here with
+// operations that don't read values, or left to PyTorch, with the reason.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -41,8 +41,8 @@ std::vector<Tensor> tensor_split(const Tensor& x, const Tensor& indices_or_secti
   return at::native::tensor_split(x, indices_or_sections, dim);
 }
 
-/// PyTorch checks that the count of observations less the correction is positive. Without weights this needs no values;
-/// with weights PyTorch checks these too.
+/// PyTorch checks that the number of observations minus the correction is positive. Without weights this needs no
+/// values. With weights PyTorch also checks their values.
 Tensor cov(const Tensor& x, int64_t correction, const OptionalTensor& fweights, const OptionalTensor& aweights) {
   if (has_no_value(fweights) || has_no_value(aweights)) refuse("cov: looks at its weights' values");
   if (fweights || aweights || x.dim() > 2 || x.scalar_type() == at::kBool)

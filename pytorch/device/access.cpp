@@ -28,7 +28,7 @@ void bring_to_form(LazyStorage& storage, const at::Tensor& tensor) {
   storage.reshape(tensor.scalar_type(), covers ? at::IntArrayRef(*dense) : at::IntArrayRef{bytes / element});
 }
 
-/// For each element of the tensor its place among the storage's elements.
+/// For each element of the tensor, its index among the storage's elements.
 ValueRef places_of(const LazyStorage& storage, const at::Tensor& tensor) {
   const int64_t elements = c10::multiply_integers(storage.sizes());
   return known(at::arange(elements, at::kLong)
@@ -83,8 +83,8 @@ ValueRef follow_back(const ViewSteps& steps, const ValueRef& contents, ValueRef 
   return record_reshape(value, contents->sizes);
 }
 
-/// The operations that read views, by the form of the storage and the view. A thread's own: looking them up takes less
-/// than recording them.
+/// The operations that read views, by the form of the storage and the view. Each thread has its own table: a look-up is
+/// faster than recording the operations again.
 class KnownReads {
  public:
   /// Null if the view has not been read yet.

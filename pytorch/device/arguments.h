@@ -5,7 +5,7 @@
 
 namespace weft::device {
 
-/// An operation's arguments in the form in which a Node has them.
+/// An operation's arguments in the form in which a Node stores them.
 struct Given {
   std::vector<c10::IValue> arguments;
   c10::SmallVector<ValueRef, 3> operands;

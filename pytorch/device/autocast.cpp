@@ -17,7 +17,7 @@ namespace {
 
 using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor;  // the lists use these names
 
-/// PyTorch's refusal in its own words, by its kernel for CUDA.
+/// Raises PyTorch's refusal, in its own words, by calling its kernel for CUDA.
 Tensor refuse_binary_cross_entropy(const Tensor& self, const Tensor& target, const std::optional<Tensor>& weight,
                                    int64_t reduction) {
   const auto op = c10::Dispatcher::singleton()
@@ -40,13 +40,13 @@ void add_lists(torch::Library& m) {
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(FLOAT32_APPEND_DTYPE)
   AT_FORALL_PROMOTE(PROMOTE)
 #if WEFT_TORCH_AT_LEAST(14)
-  FLOAT32(linalg_matrix_sqrth)  // not in the lists; CPU and CUDA have it beside them
+  FLOAT32(linalg_matrix_sqrth)  // not in the lists; CPU and CUDA add it to them
 #endif
   m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
 }
 
-/// Whole layers, which the lists lack: for CUDA's autocast they are _cudnn_rnn, all of whose arguments it casts. Each
-/// state and result is of the lower type, as on CUDA and as the lists' cells give them.
+/// Whole layers, which the lists lack: under CUDA's autocast a layer is _cudnn_rnn, all of whose arguments are cast.
+/// All states and results have the lower type, as on CUDA, and as the lists' cells return them.
 void add_layers(torch::Library& m) {
   LOWER_PRECISION(gru, input)
   LOWER_PRECISION(gru, data)

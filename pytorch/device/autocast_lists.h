@@ -21,9 +21,9 @@ struct CastList {
 /// PyTorch/XLA's list (torch_xla/csrc/autocast_mode.cpp).
 CastList cast_list_of_xla();
 
-/// The CPU's list exists only inside PyTorch's library, which tells the operations in it but not how each is cast. So
-/// `to_float` is empty: all other operations of the list are cast to float32. A test compares each of its operations
-/// with the CPU's.
+/// The CPU's list exists only inside PyTorch's library. The library tells which operations are in it, but not how each
+/// is cast. So `to_float` is empty: all other operations of the list are cast to float32. A test compares each of its
+/// operations with the CPU's.
 CastList cast_list_of_cpu();
 
 }  // namespace weft::device

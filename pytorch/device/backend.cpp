@@ -1,4 +1,4 @@
-// What PyTorch asks a device for besides its kernels.
+// What PyTorch requires of a device besides kernels.
 
 #include "device/backend.h"
 
@@ -19,8 +19,8 @@
 namespace weft::device {
 namespace {
 
-/// PyTorch takes a registered device for the machine's accelerator. A program that uses no tensor of it must not get it
-/// unasked: the program sees, in PyTorch's words, what it would see without weft.
+/// PyTorch takes a registered device for the machine's accelerator. A program that uses no tensor of the device must
+/// not get it as such unasked: it sees, in PyTorch's words, what it would see without weft.
 void check_in_use() { TORCH_CHECK(devices_in_use() > 0, "Cannot access accelerator device when none is available."); }
 
 /// One device with one stream, on which everything runs in order.
@@ -38,7 +38,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
   c10::Stream getDefaultStream(c10::Device) const override { return getStream(kDevice); }
-  /// The stream of torch.Stream() too, without a device. Until the device is in use, that is the CPU's.
+  /// The stream, also of torch.Stream() without a device. Until the device is in use, it is a stream of the CPU.
   c10::Stream getNewStream(c10::Device, int) const override {
     return devices_in_use() > 0 ? getStream(kDevice) : c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCPU));
   }

@@ -80,7 +80,7 @@ std::vector<std::vector<ir::Donation>> Batch::donations_by_end() const {
   return by_end;
 }
 
-/// Whether nobody but the batch has the leaf, and nothing but the leaf its memory.
+/// Whether the batch alone holds the leaf, and the leaf alone holds its memory.
 bool Batch::is_dead(size_t leaf) const {
   const Value& value = *leaves_[leaf];
   const at::Tensor& tensor = value.tensor;
@@ -278,7 +278,7 @@ class SizeReader : public NoTensors {
   size_t at_ = 0;
 };
 
-/// Finds what some words of the record are.
+/// Finds the meaning of some words of the record.
 class PlaceFinder : public NoTensors {
  public:
   explicit PlaceFinder(std::span<const size_t> words) : wanted_(words) {}

@@ -11,8 +11,8 @@
 
 namespace weft::device {
 
-/// Pending operations that run together, in the order in which they were recorded, with a record of what they do, word
-/// for word. Two batches with equal records compute the same function of their leaves.
+/// Pending operations that run together, in the order in which they were recorded, with a record of them, word for
+/// word. Two batches with equal records compute the same function of their leaves.
 ///
 /// Made and used by one thread at a time (run.h).
 class Batch {
@@ -31,7 +31,8 @@ class Batch {
   /// Leaves whose memory nobody needs once the batch has run, each with the output that takes its place: the old and
   /// the new value of a parameter.
   const std::vector<ir::Donation>& donations() const { return donations_; }
-  /// By node: the donations that end there. Nothing reads the leaf after this node, and the result is there by then.
+  /// By node: the donations that end at this node. Nothing reads the leaf after the node, and the result has been
+  /// computed by then.
   std::vector<std::vector<ir::Donation>> donations_by_end() const;
   /// A node's results; null for a result that nobody has.
   std::span<const ValueRef> results(size_t node) const {
@@ -46,8 +47,8 @@ class Batch {
   struct LeafSize {
     size_t word, leaf, dim;
   };
-  /// A record of what the batch does, and which of its words are sizes of leaves. Throws record::UnsupportedError for
-  /// an argument that a record can't hold.
+  /// The batch's record, and which of its words are sizes of leaves. Throws record::UnsupportedError for an argument
+  /// that a record can't hold.
   struct Told {
     record::Record record;
     std::vector<LeafSize> leaf_sizes;
@@ -73,8 +74,8 @@ class Batch {
   std::vector<size_t> first_result_;  ///< by node: its first in results_
 };
 
-/// What a word of a batch's record is: the node it belongs to, and there the argument, or the leaf that is first read
-/// there.
+/// Where a word of a batch's record comes from: the node, and in it the argument, or the leaf that the node is the
+/// first to read.
 struct WordPlace {
   size_t word = 0;
   std::optional<size_t> node, argument, leaf;

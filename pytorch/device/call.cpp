@@ -131,10 +131,10 @@ void change_view(const Operator& op, Stack& stack) {
 
 // ---- operations that change arguments
 
-/// Operations that fill a result in the result's own shape, if it has as many elements.
+/// Operations that fill a result and keep its shape, if it has the right number of elements.
 constexpr std::string_view kFill[] = {"aten::arange", "aten::range", "aten::linspace", "aten::logspace"};
 
-/// Gives a tensor that takes a result the result's shape, which the variant without such a tensor knows best. Throws
+/// Gives a tensor that takes a result (`out`) the result's shape, which the variant without `out` knows best. Throws
 /// UnsupportedError for a tensor that is filled in another shape: PyTorch's functionalization gives it the result's
 /// shape.
 void resize_for(const Operator& op, const at::Tensor& out, const ResultShape& shape) {
@@ -159,8 +159,8 @@ void check_overlap(const at::Tensor& written, at::ArrayRef<IValue> arguments) {
   }
 }
 
-/// The tensors that the operation writes to. Resizes those whose shape it changes. `plain`: the result types of its
-/// variant that gives new tensors; empty if it has none.
+/// The tensors that the operation writes to. Resizes those whose shape it changes. `plain`: the result types of the
+/// variant that returns new tensors; empty if there is no such variant.
 std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes,
                                    at::ArrayRef<ResultShape> plain) {
   std::vector<at::Tensor> written;
@@ -182,7 +182,7 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
   return written;
 }
 
-/// The operation's results: the argument itself where it returns one, else the next of `own`.
+/// The operation's results: where it returns an argument, the argument itself, else the next of `own`.
 Stack with_arguments(const Operator& op, at::ArrayRef<IValue> arguments, Stack own) {
   Stack results;
   size_t next = 0;

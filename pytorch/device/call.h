@@ -4,8 +4,8 @@
 
 namespace weft::device {
 
-/// The device's kernel of every operation. Records the operation, or does at once what it asks for. Wrong arguments
-/// throw what PyTorch throws, at once.
+/// The device's kernel of every operation. Records the operation, or carries it out at once. Wrong arguments throw
+/// PyTorch's errors, at once.
 void call(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
 /// The kernel for operations with a sparse operand. Runs them at once, which is counted.

@@ -13,7 +13,7 @@ namespace {
 
 enum class Use {
   kNone,
-  kOfParent,  ///< used by the process that this one was forked off: here PyTorch makes a new engine, which asks again
+  kOfParent,  ///< used by the process that forked this one: PyTorch makes a new engine here, which asks again
   kHere,
 };
 

@@ -6,13 +6,13 @@
 
 namespace weft::device {
 
-/// The device's default generator. It is the CPU's: a seed gives the device the numbers that it gives the CPU.
+/// The device's default generator, which is the CPU's: with one seed, device and CPU draw the same numbers.
 const at::Generator& default_generator();
 /// A generator of the device with a state of its own.
 at::Generator make_generator();
 
-/// A generator argument for the CPU's kernels: the CPU's generator from which a generator of the device draws; none for
-/// none.
+/// A generator argument for the CPU's kernels: the CPU's generator that the device's generator draws from; none if it
+/// is none.
 c10::IValue generator_on_cpu(const c10::IValue& generator);
 
 }  // namespace weft::device

@@ -46,7 +46,7 @@ struct Value final : c10::intrusive_ptr_target {
   uint32_t result = 0;                         ///< the index among the maker's results
   std::exception_ptr error;                    ///< why there is no tensor, and will never be one
   int32_t holders = 0;                         ///< how many storages have it as their contents
-  uint64_t replaces = 0;                       ///< the number of the last known value in the storage that it came to
+  uint64_t replaces = 0;                       ///< the serial number of the known value that it replaced in its storage
   Value *previous = nullptr, *next = nullptr;  ///< in the list of the pending values that storages hold
 };
 using ValueRef = c10::intrusive_ptr<Value>;
@@ -58,7 +58,7 @@ struct Node final : c10::intrusive_ptr_target {
   const Operator* op = nullptr;
   Arguments arguments;
   c10::SmallVector<ValueRef, 3> operands;
-  /// The types of its results: first those that are not arguments, then the new values of the tensors that it writes.
+  /// The types of the node's results: first the new results, then the new values of the tensors that it writes.
   Results results;
   uint64_t serial = 0;  ///< its place in the order of recording
   c10::intrusive_ptr<Group> group;
@@ -78,7 +78,7 @@ ValueRef known(at::Tensor tensor);
 /// Completes the node. It gets a serial number, and its group is united with those of its pending operands and of the
 /// calling thread.
 void connect(Node& node);
-/// Counts one more storage, or one less, that has the value as its contents.
+/// Counts one more storage, or one less, whose contents the value is.
 void hold(Value& value);
 void release(Value& value);
 
@@ -88,8 +88,8 @@ void set_error(Value& value, std::exception_ptr error);
 
 bool is_pending(const Value& value);
 
-/// The pending values that storages hold, of the groups in which the calling thread has recorded, and of the group of
-/// `also`, if given. In the order in which they were recorded.
+/// The pending values that storages hold, in the order in which they were recorded: those of groups in which the
+/// calling thread has recorded, and of the group of `also`, if given.
 std::vector<ValueRef> pending_of_this_thread(const Value* also);
 
 /// The number of nodes recorded and not yet run, of all threads.

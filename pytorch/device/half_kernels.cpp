@@ -26,8 +26,7 @@ void call_on_cpu(const Operator& op, Stack& stack) {
   try {
     return op.handle.callBoxed(&stack);
   } catch (const c10::NotImplementedError& error) {
-    // Since 2.15 the refusals of an operator on every device ("Low precision dtypes not supported") are such errors,
-    // too.
+    // Since 2.15 such errors include an operator's refusals on every device ("Low precision dtypes not supported").
     if (error.msg().find("not implemented for") == std::string::npos) throw;
     std::optional<at::ScalarType> half;
     stack.clear();

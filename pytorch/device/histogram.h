@@ -4,8 +4,8 @@
 
 namespace weft::device {
 
-/// torch.histc, for integers too. Kernels of other devices take integers, and models that ask a device for its type
-/// rely on that; the CPU's kernel does not.
+/// torch.histc, for integers too. The CPU's kernel refuses integers, but kernels of other devices take them, and models
+/// that ask for a device's type rely on it.
 void histc(const Operator& op, torch::jit::Stack& stack);
 
 }  // namespace weft::device

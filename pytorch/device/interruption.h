@@ -4,11 +4,11 @@
 
 namespace weft::device {
 
-/// While it lives, Ctrl-C waits. A compilation calls functions of PyTorch's that are in Python, and takes what they
-/// raise for a reason not to compile: a KeyboardInterrupt would be lost there. Python raises it behind the compilation.
+/// While it lives, Ctrl-C waits. A compilation calls functions of PyTorch in Python, and takes any exception of theirs
+/// for a reason not to compile: a KeyboardInterrupt would be lost there. Python raises it after the compilation.
 ///
-/// Throws KeyboardInterrupt if that is due when it is made. Does nothing in other threads than the main one, to which
-/// Python gives signals, and where somebody else than Python handles the signal.
+/// The constructor throws a KeyboardInterrupt that is already due. Does nothing outside the main thread, which is the
+/// one that gets signals in Python, and if the signal's handler isn't Python's.
 class InterruptionsWait {
  public:
   InterruptionsWait();

@@ -1,5 +1,5 @@
-// Operations for which the device has a function of its own: copies from and to other devices, tensors without values,
-// changes of storages, and a few whose schema doesn't say what they do.
+// Operations with a function of the device's own: copies from and to other devices, tensors without values, changes of
+// storages, and a few with an incomplete schema.
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -53,8 +53,8 @@ void resize(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef str
 
 namespace {
 
-/// Tensors whose elements are not given. They are zeros, unless the user asked PyTorch to fill them with values that
-/// show.
+/// Tensors with unspecified elements. They are zeros, unless the user asked PyTorch to fill such tensors with
+/// conspicuous values.
 void make_empty(const Operator& op, Stack& stack) {
   const auto shapes = shapes_of(op, torch::jit::last(stack, op.arguments()));
   const auto& shape = shapes->results[0][0];
@@ -125,7 +125,7 @@ void copy(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), {self});
 }
 
-/// A call for a sparse gradient runs at once, since the Meta kernel gives a dense one for it too.
+/// A call for a sparse gradient runs at once, since the Meta kernel returns a dense gradient for it too.
 void embedding_bag_backward(const Operator& op, Stack& stack) {
   const auto sparse = static_cast<size_t>(*op.schema().argumentIndexWithName("sparse"));
   if (torch::jit::last(stack, op.arguments())[sparse].toBool()) return call_not_dense(op.handle, stack);

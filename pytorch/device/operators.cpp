@@ -29,7 +29,7 @@ Slot slot_of(const c10::TypePtr& type) {
   }
 }
 
-/// Whether `op` has the arguments of `plain`, followed only by tensors that it writes results to.
+/// Whether the arguments of `op` are those of `plain`, followed only by tensors to write results to.
 bool takes_the_same(const c10::FunctionSchema& op, const c10::FunctionSchema& plain) {
   const auto &many = op.arguments(), &few = plain.arguments();
   if (plain.is_mutable() || few.size() > many.size()) return false;
@@ -78,7 +78,7 @@ bool gives_views(const Operator& op) {
   return !op.traits.returns.empty();
 }
 
-/// Whether the operation is made of others. Not every such operation is registered so for all devices.
+/// Whether the operation is composed of others. Not every such operation is registered as composite.
 bool is_composite(const Operator& op) {
   const std::string& name = op.schema().name();
   if (!op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) return false;
@@ -98,9 +98,9 @@ Kind kind_of(const Operator& op) {
   return Kind::kRecorded;
 }
 
-/// Operations whose CPU kernels differ from their Meta kernels. Bags without a mean have no sizes. Norms that use
-/// running statistics save none, others save them in bfloat16 where the input is. The matrices that LAPACK gives lie by
-/// columns.
+/// Operations whose CPU kernels differ from their Meta kernels. CPU kernels: bags other than means have no sizes; norms
+/// that use running statistics save none, and other norms save them in bfloat16 if the input is bfloat16; matrices from
+/// LAPACK are column-major.
 constexpr std::string_view kDifferFromMeta[] = {
     "aten::native_batch_norm",
     "aten::_native_batch_norm_legit",
@@ -138,7 +138,7 @@ void see_lists_of_views(Operator& op) {
 Operator make(const c10::OperatorHandle& handle) {
   Operator op{.handle = handle, .traits = record::traits_of(handle), .plain = {}, .slots = {}};
   see_lists_of_views(op);
-  // A view whose schema does not say so: composite operations write their result through it.
+  // A view although its schema does not say so: composite operations write their result through it.
   if (handle.schema().name() == "aten::_unsafe_view" && handle.schema().overload_name().empty())
     op.traits.returns[0].argument = 0;
   for (const auto& argument : handle.schema().arguments()) op.slots.push_back(slot_of(argument.real_type()));
@@ -161,7 +161,8 @@ Operator make(const c10::OperatorHandle& handle) {
   return op;
 }
 
-/// All operations asked for so far, by any thread: nodes outlive threads. Operations that PyTorch removes stay here.
+/// All operations that any thread has looked up, since nodes outlive threads. Operations that PyTorch removes stay
+/// here.
 struct OperatorTable {
   std::mutex mutex;
   std::deque<Operator> operators;

@@ -11,9 +11,9 @@ namespace weft::device {
 struct Operator {
   enum class Kind : uint8_t {
     kRecorded,     ///< its results are new tensors
-    kView,         ///< its results are views of one of its arguments
+    kView,         ///< its results are views of an argument
     kViewInPlace,  ///< shows another part of its argument's storage, in place (transpose_)
-    kReads,        ///< its result, or the result's shape, depends on values
+    kReads,        ///< its result, or the result's shape, depends on values of tensors
     kDraws,        ///< draws random numbers
     kWrites,       ///< changes arguments
     kComposite,    ///< made of other operations (_foreach_add_)
@@ -26,12 +26,12 @@ struct Operator {
   record::Traits traits;
   Kind kind = Kind::kRecorded;
   Function function = nullptr;               ///< of kOwn
-  std::optional<c10::OperatorHandle> plain;  ///< of kWrites: the variant that gives new tensors
+  std::optional<c10::OperatorHandle> plain;  ///< of kWrites: the variant that returns new tensors
   std::vector<Slot> slots;                   ///< by argument
   bool takes_device = false;                 ///< has an argument that is a device
   bool differs_from_meta = false;  ///< the CPU's kernel gives other sizes or strides than the Meta kernel says
   bool is_made_of_numbers = true;  ///< takes no tensors except those that it writes its results to
-  bool is_pointwise = false;       ///< what it writes and what it reads must not overlap, unless they are the same
+  bool is_pointwise = false;       ///< what it writes must not partly overlap what it reads
   bool takes_any_device = false;   ///< operands may be on the CPU beside others on the device
 
   const c10::FunctionSchema& schema() const { return handle.schema(); }

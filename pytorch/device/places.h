@@ -8,7 +8,7 @@
 
 namespace weft::device {
 
-/// Counts an operation that runs at once because what follows depends on its values, with its place in the user's code.
+/// Counts an operation that runs at once because later code depends on its values, with its place in the user's code.
 void count_run_now(const Operator& op);
 
 /// How often each operation has run at once, by name and then by place: "train.py:12", or "" where no user's code is at

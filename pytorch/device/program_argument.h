@@ -10,7 +10,7 @@ namespace weft::device {
 struct ProgramArgument final : torch::CustomClassHolder {
   ProgramArgument(torch_operator::ProgramRef program, int64_t number) : program(std::move(program)), number(number) {}
   torch_operator::ProgramRef program;
-  int64_t number;  ///< the program's while the operator keeps it; never given to another
+  int64_t number;  ///< identifies a program as long as the operator keeps it; numbers are never reused
 };
 
 /// The program of a text, as an argument of a node.

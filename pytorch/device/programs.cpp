@@ -29,10 +29,10 @@ using torch_operator::ProgramRef;
 
 namespace {
 
-/// What is known of batches that did the same.
+/// What is known about batches with the same record.
 struct KnownBatch {
   std::shared_ptr<Template> pattern;
-  Record record;  ///< of the first such batch; batches of other sizes are compared with it
+  Record record;  ///< of the first such batch; records of batches with other sizes are compared with it
   std::vector<Batch::LeafSize> leaf_sizes;
   int64_t seen = 0;
   ProgramRef program = {};                 ///< null until it is compiled
@@ -67,8 +67,8 @@ KnownBatch& remember(KnownBatch known) {
   return entry->value;
 }
 
-/// What is known of the record; null if nothing. If the record differs from a known one in floats only, adds a pattern
-/// with those floats as inputs.
+/// The entry for the record; null if there is none. If the record differs from a known one in floats only, adds a
+/// pattern with those floats as inputs.
 KnownBatch* known_of(const Record& record) {
   const Record* const records[] = {&record};
   if (auto found = programs->table.find(record.structure(), records, [](const auto&) { return true; }))
@@ -84,7 +84,7 @@ KnownBatch* known_of(const Record& record) {
   return nullptr;
 }
 
-/// For each of these words its ordinal among the record's numbers.
+/// For each of these words, its ordinal among the record's numbers.
 std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& record) {
   std::vector<size_t> ordinals;
   for (size_t word : words) {
@@ -95,8 +95,8 @@ std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& 
   return ordinals;
 }
 
-/// The program with its unrolled Python loops, of which the recording has step after step, rolled into scans. Its
-/// outputs take the memory of leaves.
+/// The program with unrolled Python loops, which were recorded step by step, rolled into scans. Its outputs take the
+/// memory of leaves.
 ir::Program rolled(ir::Program program, const Batch& batch) {
   constexpr std::string_view kPasses[] = {"drop_derivatives", "cse", "dce", "roll"};
   passes::run_passes(program, kPasses);
@@ -136,7 +136,7 @@ void compile_or_refuse(KnownBatch& entry, const Batch& batch, const Record& reco
 struct Difference {
   programs::SampleSizes symbols;                 ///< by symbol: its value in each record
   std::vector<std::pair<size_t, size_t>> words;  ///< (word, symbol) for each differing word
-  bool is_of_features = false;  ///< they look like numbers of features, for which constant sizes make code faster
+  bool is_of_features = false;  ///< the sizes look like numbers of features, for which constant sizes make faster code
 };
 
 Difference difference(const KnownBatch& known, const Record& record, const Batch& batch) {
@@ -153,8 +153,8 @@ Difference difference(const KnownBatch& known, const Record& record, const Batch
   return found;
 }
 
-/// A pattern for batches of both sizes, with its program. The two records say which sizes may depend on which. The
-/// operations are then done again at sample sizes, which must confirm this.
+/// A pattern for batches of both sizes, with its program. The two records suggest how sizes depend on each other. The
+/// operations are then repeated at sample sizes, which must confirm it.
 std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
                                      const Template& guess, const programs::SampleSizes& symbols,
                                      const programs::SampleSizes& samples) try {
@@ -197,8 +197,8 @@ std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, c
   return std::nullopt;
 }
 
-/// A new entry. It is for all sizes if the batch differs from a known one in sizes only. An attempt that failed isn't
-/// repeated at each further size.
+/// Adds an entry. It serves all sizes if the batch differs from a known one in sizes only. A failed attempt at that
+/// isn't repeated at each further size.
 KnownBatch& new_entry(const Batch& batch, const Batch::Told& told) {
   const uint64_t structure = told.record.structure();
   for (const auto& each : programs->table.alike(structure)) {
@@ -280,7 +280,7 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
 }
 
 void forget_programs() {
-  auto* fresh = new Programs();  // the old object is left as it is
+  auto* fresh = new Programs();  // the old object is left unchanged
   fresh->compile_at = programs->compile_at;
   fresh->decompose = programs->decompose;
   programs = fresh;

@@ -15,14 +15,14 @@ struct BatchProgram {
   std::vector<at::Tensor> inputs;  ///< the batch's leaves, then the free numbers, then constants
 };
 
-/// The program for batches with this batch's record. None if the batch runs one by one: when its record is seen for the
-/// first time, and where there is no program for it.
+/// The program for batches with this batch's record. None if the batch is to run one by one: at the first sight of its
+/// record, and if there is no program for it.
 std::optional<BatchProgram> find_program(const Batch& batch);
 
 /// Forgets all programs, whatever their state.
 void forget_programs();
 
-/// Sets at which sight of a record it is compiled: 2 by default.
+/// Sets how often a record must have been seen when it is compiled: 2 by default.
 void set_compile_at(int64_t sight);
 
 /// PyTorch's decompositions, which are in Python (programs::Callbacks::decompose).

@@ -20,7 +20,7 @@ using Slot = Operator::Slot;
 
 namespace {
 
-/// uniform_ and the like, which fill a tensor whatever it held.
+/// Whether the operation fills a tensor regardless of its contents, as uniform_ does.
 bool is_fill(const Operator& op) {
   const std::string& name = op.schema().name();
   const auto& arguments = op.schema().arguments();

@@ -4,8 +4,8 @@
 
 namespace weft::device {
 
-/// Random numbers are drawn when they are asked for, by the CPU's kernels, so that a seed gives the same numbers as on
-/// the CPU. Operations on these numbers are recorded.
+/// Draws random numbers at once, by the CPU's kernels, so that a seed gives the same numbers as on the CPU. Operations
+/// on these numbers are recorded.
 void draw(const Operator& op, torch::jit::Stack& stack);
 
 /// aten::native_dropout, with the numbers that dropout on the CPU draws.

@@ -5,7 +5,7 @@
 
 namespace weft::device {
 
-/// Records an operation with results of these types. `arguments` are in the form in which Node has them.
+/// Records an operation with results of these types. `arguments` are in a Node's form.
 NodeRef record(const Operator& op, std::vector<c10::IValue> arguments, c10::SmallVector<ValueRef, 3> operands,
                Results results);
 
@@ -15,7 +15,7 @@ struct UnaryCall {
   Arguments arguments;
   Results results;
 };
-/// The operations that led from `from` to `to`, in order. Each is a UnaryCall of the one before.
+/// The operations that lead from `from` to `to`, in order. Each reads the result of the one before.
 std::vector<UnaryCall> calls_between(const ValueRef& from, const ValueRef& to);
 /// The last result of the calls, of which each takes the result of the one before; `value` if there are none.
 ValueRef record_calls(const std::vector<UnaryCall>& calls, ValueRef value);

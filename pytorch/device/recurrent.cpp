@@ -17,7 +17,7 @@ using OptionalTensor = std::optional<Tensor>;
 
 Tensor with_bias(const Tensor& x, const OptionalTensor& bias) { return bias && bias->defined() ? x + *bias : x; }
 
-/// The second result is what CUDA's backward reads. It is unused here, where autograd follows the operations
+/// The second result is for CUDA's backward. It is unused here, where autograd differentiates the operations
 /// themselves.
 std::tuple<Tensor, Tensor> fused_gru_cell(const Tensor& x, const Tensor& y, const Tensor& h, const OptionalTensor& b_x,
                                           const OptionalTensor& b_y) {

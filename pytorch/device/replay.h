@@ -10,19 +10,20 @@ struct ReplayedProgram {
   std::vector<at::Tensor> constants;
 };
 
-/// The words of a batch's record at two samples of the symbols' values, and the SizeFit that knows these symbols.
+/// The words of a batch's record at two samples of the symbols' values, and the SizeFit with these symbols.
 struct Samples {
   std::vector<int64_t> first, second;
   record::SizeFit& fit;
 };
 
-/// The program of a batch: its operations are repeated on tensors without data (pytorch/record), and become a program
-/// as those of a step do (pytorch/programs). `free`: which of its numbers are inputs, by their ordinal in its record.
+/// The program of a batch. Its operations are repeated on tensors without data (pytorch/record), and become a program
+/// like the operations of a step (pytorch/programs). `free`: the numbers that become inputs, by their ordinal in the
+/// record.
 ///
 /// `samples`: without them the program is for the batch's own sizes.
 ///
-/// Throws record::UnsupportedError and others where there is no such program; programs::Mismatch where the results of
-/// operations have other sizes than the samples say.
+/// Throws record::UnsupportedError and others if there is no such program; programs::Mismatch if results of operations
+/// have other sizes than the samples say.
 ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
                                  const Samples* samples = nullptr);
 

@@ -21,7 +21,7 @@ constexpr int64_t kLongestRecord = 1 << 13;
 constexpr size_t kMostPendingBytes = size_t{1} << 28;
 
 struct RunState {
-  /// Held by the thread that runs a batch. A fork doesn't take it: it would wait for a thread that waits for the GIL.
+  /// Held by the thread that runs a batch. A fork doesn't take it, since the holder may be waiting for the GIL.
   std::mutex mutex;
   std::atomic<int64_t> longest{kLongestRecord};
   std::atomic<size_t> bytes{0};
@@ -41,7 +41,7 @@ void free_turn() {
 
 thread_local bool is_running = false;
 
-/// The lock of the threads that run batches. A thread gives up the GIL while it waits: the one that runs may need it,
+/// The lock of threads that run batches. A thread releases the GIL while it waits: the running thread may need it,
 /// since some of PyTorch's functions are in Python.
 class Turn {
  public:
@@ -105,8 +105,8 @@ void free_replaced(const Batch& batch, const std::vector<ir::Donation>& donation
     if (!batch.outputs()[donation.result]->error) batch.leaves()[donation.input]->tensor.reset();
 }
 
-/// Runs the batch's operations one by one. An operation that raises an error leaves the error in its results, for
-/// whoever reads them.
+/// Runs the batch's operations one by one. If an operation raises an error, its results hold the error, for whoever
+/// reads them.
 void run_one_by_one(Batch& batch) {
   const auto donations = batch.donations_by_end();
   for (size_t i = 0; i < batch.nodes().size(); ++i) {
@@ -142,8 +142,8 @@ void run_batch(Batch& batch) {
         throw;
       } catch (const std::exception&) {
         if (is_interruption(std::current_exception())) throw;
-        // An index out of range, say. Running one by one shows which operation raises it. No donated memory has been
-        // written yet (planning/fusion/donations.h).
+        // An index out of range, for example. Running one by one shows which operation raises it. No donated memory has
+        // been written yet (planning/fusion/donations.h).
       }
     }
   }

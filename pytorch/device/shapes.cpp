@@ -25,7 +25,7 @@ namespace {
 /// The operation with its arguments' types, under which shapes are found again.
 record::ShapeKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) {
   words.clear();
-  // The operation's number is negative here, so that no key of the recorder's is equal.
+  // The operation's number is negative here, so that this key differs from all keys of the recorder.
   record::ShapeKey key(words, -op.traits.name, !op.is_made_of_numbers);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (op.slots[i] == Operator::Slot::kProgram) {
@@ -70,7 +70,7 @@ struct NoWarnings : c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };
 
-/// What the CPU's kernel gives for tensors filled with a number.
+/// The results of the CPU's kernel for tensors filled with a number.
 Stack tried_on_cpu(const Operator& op, at::ArrayRef<IValue> arguments, int value) {
   const record::Aside aside;
   NoWarnings none;
@@ -109,7 +109,8 @@ int64_t elements_of(const IValue& argument) {
   return elements;
 }
 
-/// Whether trying the CPU's kernel on such tensors takes a few microseconds, and has no effect but its results.
+/// Whether the CPU's kernel can be tried on such tensors: it takes a few microseconds and has no effect but its
+/// results.
 bool can_be_tried(const Operator& op, at::ArrayRef<IValue> arguments, const ResultShapes& shapes) {
   constexpr int64_t kMostElements = 1 << 14;
   if (op.handle.hasTag(at::Tag::nondeterministic_seeded) || !op.schema().name().starts_with("aten::")) return false;
@@ -148,7 +149,7 @@ ResultShapes shapes_by_meta(const Operator& op, at::ArrayRef<IValue> arguments) 
   }
 }
 
-/// Gives a new tensor strides of its own where the Meta kernel says that it is an expanded one.
+/// Gives a new tensor dense strides if the Meta kernel returned an expanded one.
 void give_own_memory(record::ResultShape& shape) {
   for (size_t i = 0; i < shape.sizes.size(); ++i)
     if (shape.strides[i] == 0 && shape.sizes[i] > 1) {
@@ -223,7 +224,7 @@ std::shared_ptr<const ViewShapes> compute_views(const Operator& op, at::ArrayRef
   return views;
 }
 
-/// The bound of a cache, which each thread has: looking up a view takes as long as making its tensor.
+/// The bound of a cache of each thread: looking up a view takes as long as making its tensor.
 constexpr size_t kMostViews = 1U << 12U;
 
 }  // namespace

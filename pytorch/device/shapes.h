@@ -30,7 +30,7 @@ struct ViewShapes {
   std::vector<bool> is_list;
 };
 
-/// What an operation on the argument `base` shows of that tensor's storage. Throws what PyTorch throws.
+/// The parts of the argument `base`'s storage that an operation's results show. Throws PyTorch's errors.
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<c10::IValue> arguments, size_t base);
 
 }  // namespace weft::device

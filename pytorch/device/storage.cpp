@@ -24,8 +24,8 @@ c10::CachingAllocator::Stat amount(int64_t current, int64_t peak) {
   return stat;
 }
 
-/// Gives out no memory. Each storage has an address of its own, so that PyTorch doesn't take its tensors for ones
-/// without data. Questions of torch.accelerator about memory are answered for the values that storages hold.
+/// Allocates no memory. Each storage has an address of its own, so that PyTorch doesn't take its tensors for tensors
+/// without data. Queries of torch.accelerator about memory are answered for the values that storages hold.
 struct Allocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t) override { return {nullptr, nullptr, &c10::detail::deleteNothing, kDevice}; }
   c10::DeleterFnPtr raw_deleter() const override { return &c10::detail::deleteNothing; }
@@ -208,7 +208,7 @@ at::Tensor on_storage(c10::Storage storage, at::ScalarType dtype, at::IntArrayRe
   return tensor;
 }
 
-/// How many elements there are from the first one in memory to the last.
+/// The number of elements that the tensor spans, from its first in memory to its last.
 int64_t extent(at::IntArrayRef sizes, at::IntArrayRef strides) {
   int64_t last = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {

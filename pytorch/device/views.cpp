@@ -11,7 +11,7 @@ struct Dim {
 };
 using Dims = c10::SmallVector<Dim, 6>;
 
-/// The dims of more than one element, without those that repeat one element.
+/// The dims of more than one element, except those with stride 0.
 Dims effective(at::IntArrayRef sizes, at::IntArrayRef strides) {
   Dims dims;
   for (size_t i = 0; i < sizes.size(); ++i)

@@ -17,7 +17,7 @@ struct Watch {
   std::mutex mutex;
   std::vector<WatchedRun> runs;
   std::map<uint64_t, Place> operations;  ///< by serial number: where operations that haven't run were recorded
-  /// By where and why batches ran: the operations of the last one.
+  /// By the place and cause of a run: the operations of the last batch that ran so.
   std::map<std::pair<int, std::string>, std::vector<const Operator*>> last;
   FindLine find_line;
   Ended ended;
@@ -33,7 +33,7 @@ thread_local WatchedRun* current = nullptr;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// Where the calling thread is in its Python code.
+/// The calling thread's place in its Python code.
 Place line() {
   FindLine find_line;
   {
@@ -59,8 +59,8 @@ std::string in_words(const Batch& batch, const WordPlace& word, int64_t was, int
   return from_to("the argument " + batch.nodes()[*word.node]->op->schema().arguments()[*word.argument].name());
 }
 
-/// A word in which two records of one structure differ: the first that is a leaf's size, else the first of an argument,
-/// since the sizes of results follow from these.
+/// A word in which two records of one structure differ: the first that is a leaf's size, else the first in an argument.
+/// Sizes of results follow from these.
 std::optional<WordPlace> first_difference(const Batch& batch, const std::vector<int64_t>& words,
                                           const std::vector<int64_t>& known) {
   std::vector<size_t> different;

@@ -21,7 +21,7 @@ using FindLine = std::function<Place()>;
 /// Called with the GIL when a run is over: with its place, and how many operations ran.
 using Ended = std::function<void(const Place& place, size_t operations)>;
 
-/// What became of a batch's record.
+/// The outcome of looking up a batch's record.
 enum class Found : uint8_t {
   kNew,       ///< seen for the first time: ran one by one
   kCompiled,  ///< compiled now
@@ -38,7 +38,7 @@ struct WatchedRun {
   double compiling = 0;       ///< seconds spent finding its program, if it wasn't known
   Found found = Found::kKnown;
   uint64_t structure = 0;  ///< equal for records that differ in sizes and numbers only
-  std::string differs;     ///< in what an unknown record differs from the one most like it
+  std::string differs;     ///< how an unknown record differs from the known one most like it
   Place differs_at;        ///< where the differing operation was recorded
 };
 
@@ -48,7 +48,7 @@ void watch_runs(FindLine find_line, bool operations, Ended ended);
 /// The runs since the last call of this function in which something ran. At most 100,000 are kept.
 std::vector<WatchedRun> take_watched_runs();
 
-/// Names who asks for values while it lives: runs of this thread meanwhile are because of that.
+/// Names the reader of values: while it lives, this thread's runs are attributed to it.
 class Asking {
  public:
   explicit Asking(std::string_view name);

@@ -11,7 +11,7 @@ namespace weft::importer {
 /// A constant, of the type of x.
 ir::ValueId like(ir::Builder& b, double value, ir::ValueId x);
 
-/// From the inputs and the cotangent of the value, a cotangent for each input.
+/// Computes a cotangent for each input, from the inputs and the cotangent of the value.
 using Derivative =
     std::function<std::vector<ir::ValueId>(ir::Builder&, std::span<const ir::ValueId> inputs, ir::ValueId cotangent)>;
 
@@ -21,11 +21,11 @@ using Derivative =
 ir::ValueId with_derivative(const AtenCall& call, const std::vector<ir::ValueId>& inputs, ir::ValueId value,
                             const Derivative& derivative);
 
-/// The same for one input, whose derivative is the factor `slope`.
+/// The same for one input; `slope` is the factor of its derivative.
 ir::ValueId with_slope(const AtenCall& call, ir::ValueId x, ir::ValueId value,
                        const std::function<ir::ValueId(ir::Builder&, ir::ValueId x)>& slope);
 
-/// The value, with a cotangent that goes to x unchanged.
+/// `value`, with x's derivative: its cotangent goes to x unchanged.
 ir::ValueId as_if_it_were(const AtenCall& call, ir::ValueId x, ir::ValueId value);
 
 }  // namespace weft::importer

@@ -136,10 +136,10 @@ struct ClampMasks {
   }
 };
 
-/// The cotangents of clamp, as PyTorch's clamp_backward and clamp_backward_min_max had them up to 2.13, and still have
-/// them for bounds that are numbers. x gets the cotangent within the bounds (since 2.14: strictly within), and a bound
-/// gets it where x is beyond the bound. Masks are false where they compare a NaN. A lower bound that isn't below the
-/// upper one gets nothing.
+/// The cotangents of clamp, as in PyTorch's clamp_backward and clamp_backward_min_max: for all bounds up to 2.13, since
+/// then for bounds that are numbers. x gets the cotangent within the bounds (since 2.14: strictly within), and a bound
+/// gets it where x is beyond the bound. A comparison with NaN is false. A lower bound that isn't below the upper bound
+/// gets no cotangent.
 std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
   const auto& [x, low, high] = m.given;
   const auto joined = [&](std::optional<ValueId> a, ValueId c) { return a ? m.both(*a, c) : c; };
@@ -270,7 +270,8 @@ ValueId differ(const AtenCall& call, ValueId rest, ValueId divisor) {
   return call.binary(OpCode::kAnd, call.binary(OpCode::kNe, rest, zero), signs);
 }
 
-/// As c10::div_floor_floating. Computed from the remainder, since floor of the rounded quotient may be wrong.
+/// Floor division as in c10::div_floor_floating. It is computed from the remainder, since floor of the rounded quotient
+/// may be wrong.
 ValueId floor_quotient(const AtenCall& call, ValueId a, ValueId b) {
   ValueId one = call.constant(1.0);
   ValueId rest = call.binary(OpCode::kRem, a, b);
@@ -319,7 +320,7 @@ ValueId other_leg(const AtenCall& call, ValueId x) {
 
 ValueId half(const AtenCall& call, ValueId x) { return call.builder.mul(x, call.constant(0.5)); }
 
-/// near(x), or log(2 x) where x is so large that its square might overflow and both are the same.
+/// near(x), or log(2 x) for x so large that its square might overflow, where both are the same.
 template <typename Near>
 ValueId log_of_twice(const AtenCall& call, ValueId x, Near near) {
   ValueId far = call.binary(OpCode::kGt, x, call.constant(call.result.dtype == DType::kF64 ? 1e9 : 1e5));

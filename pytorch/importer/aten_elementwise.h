@@ -16,7 +16,7 @@ ir::ValueId compare(const AtenCall& call) {
   return call.binary(Code, call.operand(0, dtype), call.operand(1, dtype));
 }
 
-/// floor, ceil, trunc and round, which leave integers as they are.
+/// floor, ceil, trunc and round; integers stay unchanged.
 template <ir::OpCode Code>
 ir::ValueId rounded(const AtenCall& call) {
   return is_floating(call.result.dtype) ? call.unary(Code, call.operand(0)) : call.operand(0);

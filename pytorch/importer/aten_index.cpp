@@ -45,8 +45,8 @@ ValueId wrapped(const AtenCall& call, ValueId index, const Dim& size) {
   return call.builder.select(call.binary(OpCode::kLt, index, filled_with(call, shape, 0)), from_end, index);
 }
 
-/// Combines indices of several dims into one flat index. An index outside its dim makes that -1, so that it stays an
-/// error.
+/// Combines indices of several dims into one flat index. If an index is outside its dim, the flat index is -1, so that
+/// it stays an error.
 class FlatIndex {
  public:
   explicit FlatIndex(const AtenCall& call) : call_(call) {}
@@ -184,7 +184,7 @@ ValueId index_copy(const AtenCall& call) {
   return call.reshape(with_rows(call, x, dim, index, rows), call.result.shape);
 }
 
-/// By way of a mask, since an index that occurs twice fills once and counts once in the value's derivative.
+/// Uses a mask: an index that occurs twice then fills once, and counts once in the derivative of `value`.
 ValueId index_fill(const AtenCall& call) {
   ValueId x = at_least_vector(call, call.tensor(0));
   const Shape shape = call.type(x).shape;
@@ -407,8 +407,8 @@ ValueId select_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t in
 
 namespace {
 
-/// Throws unless a source has the shape that it replaces. If an `out=` of another shape was filled, PyTorch's
-/// functionalization hands it on as it is.
+/// Throws unless a source has the shape of the elements that it replaces. After an `out=` of another shape was filled,
+/// PyTorch's functionalization passes it on in that shape.
 void check_source(const AtenCall& call, ValueId source, const Shape& replaced) {
   const ir::Type expected{call.type(source).dtype, replaced};
   check(call.type(source) == expected, "{}: the source is {}, but it replaces {}", call.op,

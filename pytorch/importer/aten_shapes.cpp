@@ -224,8 +224,8 @@ ValueId repeat(const AtenCall& call) {
 
 namespace {
 
-/// The place to which a shift moves the first element of a dim. A remainder that involves symbols isn't known, so the
-/// shift is taken as it is. It is an error at the call if it isn't within the dim.
+/// The index to which a shift moves the first element of a dim. With symbols the remainder isn't known, so the shift
+/// itself is taken. It is an error at the call if it isn't within the dim.
 ir::Dim place_of_first(const ir::Dim& size, const ir::Dim& shift) {
   if (size.is_constant() && shift.is_constant()) {
     const int64_t n = std::max<int64_t>(size.constant(), 1);
@@ -325,7 +325,7 @@ ValueId ordered(const AtenCall& call, ValueId x) {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// amax of one element. Its derivative at NaN is that of amax, 0/0.
+/// amax over a single element. Its derivative at NaN is amax's, 0/0.
 ValueId alone(const AtenCall& call, ValueId x) {
   return with_slope(call, x, x, [](ir::Builder& b, ValueId at) {
     const ValueId nan = like(b, std::numeric_limits<double>::quiet_NaN(), at);

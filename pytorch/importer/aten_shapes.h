@@ -2,7 +2,7 @@
 
 #include "importer/aten_ops.h"
 
-/// The ATen ops that move, reduce and multiply; aten_ops.cpp has the elementwise ones and the table.
+/// ATen ops that move, reduce and multiply. aten_ops.cpp has the elementwise ops and the table.
 namespace weft::importer {
 
 /// x with its dims permuted. If x is a transpose itself, the two permutations become one or none.
@@ -27,7 +27,7 @@ ir::ValueId amax(const AtenCall& call);
 ir::ValueId amin(const AtenCall& call);
 ir::ValueId any(const AtenCall& call);
 ir::ValueId all(const AtenCall& call);
-/// Of equal elements the first one; a NaN counts as the largest (for argmin as the smallest).
+/// The index of the first of the largest elements (for argmin the smallest); a NaN counts as the largest (smallest).
 ir::ValueId argmax(const AtenCall& call);
 ir::ValueId argmin(const AtenCall& call);
 ir::ValueId mm(const AtenCall& call);

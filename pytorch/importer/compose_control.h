@@ -14,8 +14,8 @@ namespace weft::importer {
 ir::Program while_program(ir::Program condition, ir::Program body, int64_t carries, int64_t captured_by_condition,
                           int64_t captured_by_body);
 
-/// The same in at most T steps, where an input f32[T,0] behind the initial carries binds T. The program is a scan of T
-/// conds, so it has gradients. Once the condition has failed, the remaining steps change nothing.
+/// The same in at most T steps, where an input f32[T,0] after the initial carries binds T. The program is a scan of T
+/// conds, so it has gradients. Once the condition is false, the remaining steps change nothing.
 ir::Program bounded_while_program(ir::Program condition, ir::Program body, int64_t carries,
                                   int64_t captured_by_condition, int64_t captured_by_body);
 

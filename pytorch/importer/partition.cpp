@@ -80,9 +80,9 @@ class Partition {
     reorder(begin, end, {first, last}, unite(first, last), forwards);
   }
 
-  /// Marks the units that `start` reaches by `edges`, among those ranked between `start` and `goal`. False if a unit
-  /// other than `start` leads to `goal`. The caller passes the smaller unit as `start`, so that a node that joins a
-  /// large unit costs no more than its own edges.
+  /// Marks the units that `start` reaches through `edges`, among those ranked between `start` and `goal`. False if a
+  /// unit other than `start` leads to `goal`. The caller passes the smaller unit as `start`, so that adding a node to a
+  /// large unit costs no more than the node's own edges.
   bool search(Unit start, Unit goal, const std::vector<Nodes>& edges) {
     ++turn_;
     const auto [low, high] = std::minmax({at(rank_, start), at(rank_, goal)});
@@ -102,7 +102,7 @@ class Partition {
     return true;
   }
 
-  /// Merges the smaller unit into the larger one, and returns that.
+  /// Merges the smaller unit into the larger one. Returns the larger one.
   Unit unite(Unit a, Unit b) {
     if (at(nodes_, a).size() < at(nodes_, b).size()) std::swap(a, b);
     Nodes joining = std::exchange(at(nodes_, b), {});

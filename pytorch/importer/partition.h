@@ -5,12 +5,12 @@
 
 namespace weft::importer {
 
-/// A graph in which some nodes may run as part of a program. Nodes are numbered in the graph's order, so that a node
-/// waits for smaller numbers only.
+/// A graph in which some nodes may run as part of a program. Nodes are numbered in the graph's order, so a node waits
+/// only for nodes with smaller numbers.
 struct DependenceGraph {
   std::vector<std::vector<int64_t>> waits;  ///< the nodes that each node must run after
   std::vector<bool> is_member;              ///< may be part of a program
-  std::vector<bool> is_call;                ///< calls a program already; such nodes are members
+  std::vector<bool> is_call;                ///< already a call of a program; such nodes are members
 };
 
 /// The nodes that run as one call, as lists in the graph's order: each list holds at least one call and another node.

@@ -36,8 +36,7 @@ class Region {
  public:
   Value input(const ir::Type& type);
   Value zeros(const ir::Type& type);
-  /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in the symbols'
-  /// place.
+  /// Inlines a program and returns its results. Its symbols become the sizes that `inputs` have in their place.
   std::vector<Value> inline_program(const ir::Program& program, std::span<const Value> inputs);
   /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.
   Value aten(std::string_view op, const std::vector<Argument>& arguments, const ir::Type& result);
@@ -45,7 +44,7 @@ class Region {
   /// program of its derivative; empty without one.
   std::vector<Value> external(std::string call, std::string vjp, std::span<const Value> operands,
                               const std::vector<ir::Type>& results);
-  /// What the attributes of `custom_vjp` (docs/ir.md) say of the derivative.
+  /// The attributes of `custom_vjp` (docs/ir.md), which describe the derivative.
   struct OwnDerivative {
     std::string vjp;
     bool linear = false;  ///< whether it is linear in the cotangents
@@ -53,9 +52,9 @@ class Region {
   };
   /// The op `custom_vjp`: the values, with their own derivative by the inputs.
   std::vector<Value> custom_vjp(OwnDerivative derivative, std::span<const Value> inputs, std::span<const Value> values);
-  /// The value. Its derivative is an error with this message.
+  /// `value`, with a derivative that is an error with this message.
   Value refusing(Value value, std::string message);
-  /// How many ops there are so far; a note of this name and number on those from the first on.
+  /// The number of ops so far; below, adds a note with this name and number to all ops from the first on.
   size_t ops() const { return program_.body.ops.size(); }
   void note(size_t first, std::string_view name, int64_t number);
   /// Returns the program. The region is of no further use.

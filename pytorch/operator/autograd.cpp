@@ -21,15 +21,15 @@ using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 namespace compiled = torch::dynamo::autograd;
 
-/// The backward for outputs of which some have no gradient: it doesn't compute what only these gradients would reach. A
-/// program with a loop takes zeros instead, since compiling it once more would take long.
+/// The backward for a call where some outputs get no gradient: leaves out what only these gradients would reach. A
+/// program with a loop takes zeros for them instead, since compiling it again would take long.
 ProgramRef without(const ProgramRef& backward, const std::vector<bool>& absent) {
   const bool has_loop =
       std::ranges::any_of(backward->program().body.ops, [](const ir::Op& op) { return !op.regions.empty(); });
   return has_loop ? backward : backward->without_cotangents(absent);
 }
 
-/// The state of a backward besides tensors and cotangents. It consists of plain values, which can pass through Python.
+/// The state of a backward besides tensors and cotangents: plain values, which can pass through Python.
 struct Backward {
   ProgramRef program;
   std::vector<bool> wanted;          ///< by input

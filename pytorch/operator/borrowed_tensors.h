@@ -6,8 +6,8 @@
 
 namespace weft::torch_operator {
 
-/// Tensors side by side, as at::TensorList wants them. Their owners must keep them for as long as this object lives. It
-/// owns none, so that references need not be counted, which would take two atomic operations a tensor.
+/// An array of tensors, as at::TensorList wants it, without ownership: their owners must keep them for as long as this
+/// object lives. So references need not be counted, which would take two atomic operations for each tensor.
 class BorrowedTensors {
  public:
   BorrowedTensors() = default;

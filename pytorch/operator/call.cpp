@@ -124,7 +124,7 @@ TORCH_LIBRARY(weft, m) { m.def("call(str program, Tensor[] inputs) -> Tensor[]",
 namespace weft::torch_operator {
 namespace {
 
-/// Found at load (base/fork.h), just after it was defined.
+/// Looked up at load time (base/fork.h), right after its definition.
 const auto& operator_handle = *new auto(c10::Dispatcher::singleton()
                                             .findSchemaOrThrow("weft::call", "")
                                             .typed<Tensors(std::string_view, at::TensorList)>());

@@ -9,9 +9,9 @@ namespace weft::torch_operator {
 /// that the dispatcher calls get the program without a look-up by text.
 std::vector<at::Tensor> call(const ProgramRef& program, at::TensorList inputs);
 
-/// What becomes of inputs whose memory results of the program take (ir::Donation).
+/// What happens to inputs whose memory the program's results take (ir::Donation).
 enum class Donated : uint8_t {
-  kCopied,  ///< they stay as they are: a result is stored in a copy of the input
+  kCopied,  ///< nothing: the result is stored in a copy of the input
   kTaken    ///< the result is the input's tensor, which must be contiguous and share memory with no other input
 };
 

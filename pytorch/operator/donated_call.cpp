@@ -1,6 +1,6 @@
 // The operator weft::call_: a call in which results take the memory of inputs (ir::Donation). It mutates its argument
-// `donated`, the inputs that are given up, in the order of the program's inputs; `inputs` are the others. It returns
-// the other results.
+// `donated`, the inputs that are given up; `inputs` are the others. Both are in the order of the program's inputs. It
+// returns the results that take no input's memory.
 
 #include "operator/donated_call.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The memory from a tensor's first element to its last.
+/// The range of memory from a tensor's first element to its last.
 MemoryRange range_of(const at::Tensor& tensor, bool is_written) {
   if (tensor.numel() == 0) return {};
   // A copy-on-write tensor that is written to gets its own memory, before it is compared with other tensors.
@@ -170,7 +170,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 namespace weft::torch_operator {
 namespace {
 
-/// Found at load (base/fork.h), just after it was defined.
+/// Looked up at load time (base/fork.h), right after its definition.
 const auto& donating_call = *new auto(c10::Dispatcher::singleton()
                                           .findSchemaOrThrow("weft::call_", "")
                                           .typed<Tensors(std::string_view, at::TensorList, at::TensorList)>());

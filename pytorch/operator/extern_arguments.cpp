@@ -181,8 +181,8 @@ class Parser {
 }
 
 const at::Tensor& operand(int64_t index, const std::vector<at::Tensor>& operands) {
-  check(index >= 0 && index < static_cast<int64_t>(operands.size()), "extern: %{} of {} operands", index,
-        operands.size());
+  check(index >= 0 && index < static_cast<int64_t>(operands.size()), "extern: %{} names no operand: there are {}",
+        index, operands.size());
   return operands[static_cast<size_t>(index)];
 }
 

@@ -28,11 +28,11 @@ struct Prepared {
   std::atomic<int64_t> calls = 0;  ///< how often PyTorch's operator was called
 };
 
-/// By text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
+/// Prepared calls by text. Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
 auto& prepared_calls = *new std::unordered_map<std::string, std::shared_ptr<Prepared>>;
 constexpr size_t kMostPrepared = 4096;
 
-/// By name, the counts of calls that are no longer prepared.
+/// By name: counts of calls that are no longer in the table.
 auto& calls_before = *new std::map<std::string, int64_t>;
 
 void forget_prepared() {

@@ -24,8 +24,8 @@ std::atomic<int64_t> uses{1};
 
 }  // namespace
 
-/// All programs, by their texts. The table is bounded: it gives up executables of the least recently used programs, and
-/// such programs that nobody else keeps.
+/// All programs, by their texts. The table is bounded: it drops executables of the least recently used programs, and
+/// least recently used programs that nobody else holds.
 class ProgramTable {
  public:
   ProgramRef find(std::string_view text) const {
@@ -34,7 +34,7 @@ class ProgramTable {
     return found == programs_.end() ? nullptr : found->second;
   }
 
-  /// The program that the table has for this text, or else this program.
+  /// The table's program for this text, or this program if there is none.
   ProgramRef insert(std::string text, SharedProgram program) {
     auto fresh = std::make_shared<const CallProgram>(std::move(text), std::move(program));
     touch(*fresh);
@@ -45,7 +45,7 @@ class ProgramTable {
     return found->second;
   }
 
-  /// The executable that the program already has, or else this one.
+  /// The program's executable; `executable` if it has none yet.
   std::shared_ptr<const engine::Executable> compiled(const CallProgram& program,
                                                      std::shared_ptr<const engine::Executable> executable) {
     Dropped dropped;
@@ -86,8 +86,8 @@ class ProgramTable {
 
   static bool is_compiled(const CallProgram& program) { return program.executable_ || program.ahead_; }
 
-  /// Keeps in the list the least recently used programs beyond the limit, and an eighth of the limit more, so that it
-  /// isn't reached again soon.
+  /// Leaves in the list only the programs to drop: the least recently used ones beyond the limit, and an eighth of the
+  /// limit more, so that the limit isn't reached again soon.
   static void keep_oldest(Aged& programs) {
     const auto most = static_cast<size_t>(settings().executables);
     if (programs.size() <= most) return programs.clear();
@@ -95,7 +95,7 @@ class ProgramTable {
     programs.resize(programs.size() - most + most / 8);
   }
 
-  /// Frees executables beyond the limit. A call that is running holds its own.
+  /// Frees executables beyond the limit. A running call holds its own executable.
   void drop_executables(Dropped& dropped) {
     Aged compiled;
     for (const auto& [text, program] : programs_)
@@ -108,8 +108,8 @@ class ProgramTable {
     }
   }
 
-  /// Frees programs beyond the limit that are not compiled and that nobody else keeps. Their derivatives, which only
-  /// they keep, may be freed the next time.
+  /// Frees programs beyond the limit that are not compiled and that nobody else holds. Their derivatives, which only
+  /// they hold, may be freed the next time.
   void drop_programs(Dropped& dropped) {
     if (programs_.size() < next_look_) return;
     Aged idle;

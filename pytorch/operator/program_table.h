@@ -35,8 +35,8 @@ struct Derivative {
   int64_t residuals;
 };
 
-/// A program that the operator was called with, from its text to its executable and its derivatives. As long as it
-/// lives, the address of its text identifies it. All functions may be called from several threads at once.
+/// A program of the operator, from its text to its executable and its derivatives. As long as it lives, the address of
+/// its text identifies it. All functions may be called from several threads at once.
 class CallProgram {
  public:
   CallProgram(std::string text, SharedProgram program);
@@ -47,8 +47,7 @@ class CallProgram {
   const Signature& signature() const { return signature_; }
   /// Compiled at the first use. At most Settings::executables are kept, of the most recently used programs.
   std::shared_ptr<const engine::Executable> executable() const;
-  /// Has a thread of its own compile the program, where a core is free for that, so that the first use waits for less
-  /// time. Does so once.
+  /// Compiles the program on a thread of its own, if a core is free, so that the first use waits less. Does so once.
   void compile_ahead() const;
   /// Derived at the first use of each `wanted`: for each input, whether its gradient is asked for.
   const Derivative& derivative(const std::vector<bool>& wanted) const;
@@ -71,7 +70,7 @@ class CallProgram {
   SharedProgram program_;
   Signature signature_;
   mutable std::shared_ptr<const engine::Executable> executable_;  ///< under lookup_mutex()
-  mutable std::shared_ptr<engine::CompilationAhead> ahead_;       ///< under it too; null once there is an executable
+  mutable std::shared_ptr<engine::CompilationAhead> ahead_;  ///< under lookup_mutex(); null once there is an executable
   mutable std::atomic<bool> was_asked_for_ahead_{false};
   mutable std::atomic<int64_t> last_use_{0};
   mutable std::map<std::vector<bool>, std::unique_ptr<const Derivative>> derivatives_;
@@ -84,7 +83,7 @@ class CallProgram {
 /// there are many, the least recently used first.
 ProgramRef find_program(std::string_view text);
 
-/// While it lives, a look-up by text in this thread compares with the address of this program's text first.
+/// While it lives, look-ups by text in this thread first compare addresses with this program's text.
 class ProgramAtHand {
  public:
   explicit ProgramAtHand(const ProgramRef& program);
@@ -96,11 +95,11 @@ class ProgramAtHand {
   const ProgramRef* before_;
 };
 
-/// As find_program, for a program in memory, which is printed for that.
+/// Prints the program, and finds it or adds it like find_program.
 ProgramRef intern(SharedProgram program);
 ProgramRef intern(ir::Program program);
 
-/// How many programs are kept, and how many of them are compiled.
+/// The number of programs in the table, and the number of compiled ones.
 struct KeptPrograms {
   int64_t programs = 0, executables = 0;
 };

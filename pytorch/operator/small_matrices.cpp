@@ -12,7 +12,7 @@ namespace {
 using MatrixArguments = std::span<const ExternArgument>;
 using Matrices = std::span<const ExternTensor>;
 
-/// The most rows for which these kernels are worth it: a matrix and its factor fit the first-level cache.
+/// The largest number of rows for these kernels: a matrix and its factor fit the first-level cache.
 constexpr int64_t kMostRows = 32;
 
 /// A matrix in memory: element (i, j) is at[i * row + j * column].

@@ -22,7 +22,7 @@ Given& given = *new Given;
 
 using Texts = std::vector<std::string>;
 
-/// Of each thread, and without destructors: a thread may still call while it ends.
+/// One for each thread, and without a destructor: a thread may still call while it ends.
 thread_local int waits = 0;
 thread_local Texts* waiting = nullptr;
 

@@ -7,10 +7,10 @@ namespace weft::torch_operator {
 
 /// Warnings, each once a process.
 ///
-/// Python's warnings need the GIL, for which a thread may wait long, and a warning that is made an error leaves the
-/// call as an exception. So a warning waits as long as a WarningsWait lives on the thread: while the thread holds a
-/// lock of Weft's that others wait for with the GIL, or runs code that could not go on after an exception. Registered
-/// locks (base/fork.h) need no such object, since nothing that warns is called under them.
+/// Python's warnings need the GIL, for which a thread may wait long, and a warning that the user turned into an error
+/// is an exception. So a warning waits while a WarningsWait lives on the thread. The thread then holds a lock of Weft's
+/// that others wait for with the GIL, or runs code that can't handle exceptions. Registered locks (base/fork.h) need no
+/// such object, since nothing that warns is called under them.
 
 /// Warns now, or else when the thread's last WarningsWait is gone and deliver_warnings() is called. Throws what the
 /// warner throws; the same text then warns again the next time.
@@ -25,8 +25,7 @@ class WarningsWait {
   WarningsWait& operator=(const WarningsWait&) = delete;
 };
 
-/// Gives the warner the texts that have waited on this thread, unless a WarningsWait still lives. Throws as warn_once()
-/// does.
+/// Emits the warnings that have waited on this thread, unless a WarningsWait still lives. Throws as warn_once() does.
 void deliver_warnings();
 
 /// Sets the function that warns from now on. It gets one text, on the thread where the warning arose. PyTorch's own

@@ -8,7 +8,7 @@ namespace {
 using ir::Builder;
 using ir::ValueId;
 
-/// v W^T, with its columns times `scale` if there is one.
+/// v W^T, its columns multiplied by `scale` if there is one.
 ValueId scaled_product(Builder& body, ValueId v, ValueId weight, ValueId scale) {
   ValueId product = body.matmul(v, weight, true);
   if (scale == ir::kNoValue) return product;
@@ -29,9 +29,9 @@ ValueId gate(Builder& body, ValueId all, int64_t index, int64_t hidden_size) {
   return body.slice(all, 1, index * hidden_size, (index + 1) * hidden_size);
 }
 
-/// Rounds what PyTorch's own kernels of a 16-bit type round: the result of each operation. A step needn't do so (it
-/// computes in f32 registers), but what it keeps for its derivative is rounded in this way. Rounds nothing where
-/// products have no 16-bit type.
+/// Rounds as PyTorch's own kernels of a 16-bit type do: the result of each operation. A step needn't do so, since it
+/// computes in f32 registers, but what it keeps for its derivative is rounded in this way. Rounds nothing if products
+/// have no 16-bit type.
 struct Rounding {
   Builder& body;
   std::optional<DType> to;

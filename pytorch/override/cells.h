@@ -32,14 +32,14 @@ struct CellWeights {
 
 /// One step as PyTorch documents it, input projection and all: from x [B,I] and the carries (h [B,H] or [B,P]; lstm: c
 /// [B,H]) to the next carries. All of one floating dtype. `state` is what the product with w_hh takes: h, or h rounded.
-/// `products`: the 16-bit type of products, to which numbers of the step are rounded where they are stored
-/// (ir::kExcessPrecision), as PyTorch's kernels of that type round: the two affine maps, gates, and what else the
-/// derivative reads; so are the cotangents of the affine maps, which the products of the backward read.
+/// `products`: the 16-bit type of products. Numbers of the step are rounded to it where they are stored
+/// (ir::kExcessPrecision), as in PyTorch's kernels of that type: the two affine maps, gates, and whatever else the
+/// derivative reads. The cotangents of the affine maps, which the backward's products read, are rounded too.
 std::vector<ir::ValueId> cell_step(ir::Builder& body, Cell cell, const CellWeights& weights, ir::ValueId x,
                                    std::span<const ir::ValueId> carry, ir::ValueId state,
                                    std::optional<DType> products = std::nullopt);
 
-/// The rest of a step, behind its two affine maps. Of the weights it reads the projection only.
+/// The part of a step after its two affine maps. Of the weights it reads only the projection.
 std::vector<ir::ValueId> cell_from_products(ir::Builder& body, Cell cell, ir::ValueId from_x, ir::ValueId from_h,
                                             std::span<const ir::ValueId> carry, const CellWeights& weights,
                                             std::optional<DType> products = std::nullopt);

@@ -6,8 +6,8 @@
 
 namespace weft::override_kernels {
 
-/// A configuration of torch.ao's dynamically quantized modules. Weights have 8 bits. What is multiplied by them is
-/// rounded to 8 bits, with one scale for all rows of a product.
+/// A configuration of torch.ao's dynamically quantized modules. Weights have 8 bits. Their left operands are rounded to
+/// 8 bits, with one scale for all rows of a product.
 struct DynamicConfig {
   Cell cell = Cell::kGru;
   bool is_step = false;  ///< a cell; else layers of padded sequences

@@ -1,6 +1,6 @@
 // Kernels of aten::gru, lstm, rnn_tanh and rnn_relu, on a padded tensor (`input`) and on packed rows (`data`), for CPU
-// and AutogradCPU. Calls that they don't cover run on PyTorch's composite. So do wrong calls, for which PyTorch has the
-// error messages, except those that would end the process in its composites (composite_checks.h).
+// and AutogradCPU. Calls that they don't cover run on PyTorch's composite. So do wrong calls, since PyTorch has the
+// error messages. Wrong calls that would crash PyTorch's composites are refused (composite_checks.h).
 
 #include <ATen/ops/gru_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/lstm_compositeimplicitautograd_dispatch.h>
@@ -41,7 +41,7 @@ using LstmPacked = TwoStates (*)(const Tensor&, const Tensor&, TensorList, Tenso
                                  bool);
 namespace composite = at::compositeimplicitautograd;
 
-/// PyTorch's composites, after a check of what they don't check themselves.
+/// PyTorch's composites, after the checks that they lack.
 template <Cell cell, PaddedComposite run>
 OneState checked_padded(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases, int64_t layers,
                         double dropout, bool train, bool bidirectional, bool batch_first) {
@@ -128,8 +128,8 @@ void register_packed(torch::Library& m) {
 }
 
 /// For the keys of Weft's device, which tensors of a recording have too. While the key is on for a recording, it is on
-/// for other tensors as well: for these the composite is decomposed. So it is for recorded packed rows, whose numbers
-/// of rows are only symbols in a program.
+/// for other tensors as well; for these the composite is decomposed. It is also decomposed for recorded packed rows,
+/// whose numbers of rows are only symbols in a program.
 template <auto kernel, auto composite_kernel, typename Function = decltype(composite_kernel)>
 struct OnDevice;
 template <auto kernel, auto composite_kernel, typename Result, typename... Arguments>

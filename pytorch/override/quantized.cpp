@@ -1,5 +1,5 @@
-// The operator weft::_rnn_quantized: the layers and cells that python/weft/nn/_quantized.py makes, with 8-bit weights.
-// It is a composite that calls weft::call, which tracing then sees.
+// The operator weft::_rnn_quantized, with 8-bit weights, for the layers and cells of python/weft/nn/_quantized.py. It
+// is a composite that calls weft::call, so tracing sees that call.
 
 #include "override/quantized.h"
 
@@ -136,7 +136,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
       weft::override_kernels::rnn_quantized);
 }
 
-// For torch.vmap of a module: the composite as it is, since what it calls has batching rules.
+// For torch.vmap of a module: the composite unchanged, since the operators that it calls have batching rules.
 TORCH_LIBRARY_IMPL(weft, FuncTorchBatched, m) {
   m.impl("_rnn_quantized", TORCH_FN(weft::override_kernels::rnn_quantized));
 }
@@ -144,7 +144,7 @@ TORCH_LIBRARY_IMPL(weft, FuncTorchBatched, m) {
 namespace weft::override_kernels {
 namespace {
 
-/// Found at load (base/fork.h), just after it was defined.
+/// Looked up at load time (base/fork.h), right after its definition.
 const auto& operator_handle = *new auto(
     c10::Dispatcher::singleton().findSchemaOrThrow("weft::_rnn_quantized", "").typed<decltype(rnn_quantized)>());
 

@@ -17,8 +17,8 @@ using at::Tensor;
 using at::TensorList;
 using Form = RnnConfig::Form;
 
-/// Whether a tensor's Python class handles operators itself. PyTorch's tracing classes don't count, since they let any
-/// operator through.
+/// Whether the class of a tensor handles operators itself. PyTorch's tracing classes don't count, since they pass every
+/// operator on.
 bool of_unknown_subclass(const Tensor& tensor) {
   if (!tensor.key_set().has(c10::DispatchKey::Python)) return false;
   PyObject* object = tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
@@ -37,7 +37,7 @@ int64_t number(const c10::SymInt& size) {
   return size.is_heap_allocated() ? size.guard_int(__FILE__, __LINE__) : size.as_int_unchecked();
 }
 
-/// False if it isn't known yet, too.
+/// Whether the size is known to be zero.
 bool is_zero(const c10::SymInt& size) {
   return size.is_heap_allocated() ? TORCH_GUARD_OR_FALSE(size.sym_eq(0)) : size.as_int_unchecked() == 0;
 }
@@ -60,7 +60,7 @@ class WantedSize {
   const c10::SymInt* symbolic_ = nullptr;
 };
 
-/// Whether it is a dense tensor on the CPU or on Weft's device, of this dtype and these sizes.
+/// Whether the tensor is dense, on the CPU or on Weft's device, of this dtype and these sizes.
 bool fits(const Tensor& tensor, DType dtype, std::initializer_list<WantedSize> sizes) {
   if (!tensor.defined() || !is_on_engine(tensor) || torch_operator::dtype_of(tensor.scalar_type()) != dtype ||
       tensor.layout() != at::kStrided)

@@ -25,17 +25,19 @@ struct RnnCall {
 /// Why Weft has no kernel for a call; empty if it has one, or if PyTorch would refuse the call.
 std::string unsupported(const RnnCall& call);
 
-/// The configuration of a well-formed call; empty if anything doesn't fit, T = 0 included, which PyTorch refuses. All
-/// sizes except T, B and N become guards, so that a trace stays dynamic in these three.
+/// The configuration of a well-formed call; empty if anything doesn't fit. T = 0 doesn't: PyTorch refuses it. All sizes
+/// except T, B and N become guards, so that a trace stays dynamic in these three.
 std::optional<RnnConfig> configuration(const RnnCall& call);
 
-/// Whether a tensor stands for others, as a tracer's or a transform's does. The values of such a tensor can't be read.
+/// Whether a tensor stands for another, as those of tracers and transforms do. The values of such a tensor can't be
+/// read.
 bool may_be_traced(const at::Tensor& tensor);
 
 /// The batch sizes of a packed call, if they can be read.
 const int64_t* known_batch_sizes(const RnnCall& call);
 
-/// Whether the batch sizes of a packed call are known (no tracing) and all equal, so that the rows are a dense [T,B,I].
+/// Whether the batch sizes of a packed call are known (it isn't traced) and all equal, so that the rows are a dense
+/// [T,B,I].
 bool is_uniform(const RnnCall& call);
 
 }  // namespace weft::override_kernels

@@ -105,9 +105,9 @@ class RnnBuilder {
     builder_.ret(std::move(returned));
   }
 
-  /// Whether weights are bf16 in products. Then the states that they are multiplied with and the results are rounded to
-  /// bf16, as in PyTorch: a product of bf16 with bf16, forward or backward, takes half the time. All other uses of h in
-  /// a step read it unrounded.
+  /// Whether weights are bf16 in products. Then states are rounded to bf16 for products, and so are results, as in
+  /// PyTorch: a product of bf16 with bf16, forward or backward, takes half the time. All other uses of h in a step read
+  /// it unrounded.
   bool rounds_states() const {
     return config_.variant.is_plain() && config_.dtypes.rounding.value_or(config_.dtypes.weights) == DType::kBF16;
   }

@@ -1,5 +1,5 @@
-// The operator weft::_rnn_variant: the layers of weft.nn's modules, which PyTorch has no kernels for. It is a
-// composite, which draws the masks and calls weft::call: tracing and differentiation see these.
+// The operator weft::_rnn_variant: the layers of weft.nn's modules, for which PyTorch has no kernels. It is a composite
+// that draws the masks and calls weft::call, so tracing and differentiation see these operations.
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/cat.h>
@@ -155,5 +155,5 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
       weft::override_kernels::rnn_variant);
 }
 
-// For torch.vmap of a module: the composite as it is, since what it calls has batching rules.
+// For torch.vmap of a module: the composite unchanged, since the operators that it calls have batching rules.
 TORCH_LIBRARY_IMPL(weft, FuncTorchBatched, m) { m.impl("_rnn_variant", TORCH_FN(weft::override_kernels::rnn_variant)); }

@@ -46,7 +46,7 @@ class VariantStep {
               const VariantWeights& more)
       : body_(body), cell_(cell), variant_(variant), weights_(weights), more_(more) {}
 
-  /// One step. The recurrent product reads `h` (rounded or masked), and everything else reads the carry.
+  /// One step. The recurrent product reads `h` (rounded or masked), everything else the carry.
   std::vector<ValueId> operator()(ValueId x, ValueId h, std::span<const ValueId> carry) {
     switch (cell_) {
       case Cell::kGru:

@@ -25,13 +25,13 @@ struct CellVariant {
   /// cell's own.
   std::string gate_activation, activation;
 
-  /// Whether no option adds to the program or changes it.
+  /// Whether the variant has no options: then its program is that of PyTorch's module.
   bool is_plain() const { return *this == CellVariant{}; }
   auto operator<=>(const CellVariant&) const = default;
 };
 
-/// Those parameters of one layer and direction that PyTorch's modules lack, in the order in which a program takes them.
-/// A gate that isn't computed, since it is coupled, has no peephole.
+/// The parameters of one layer and direction that PyTorch's modules lack, in the program's order. A coupled gate isn't
+/// computed, so it has no peephole.
 struct VariantWeights {
   ir::ValueId p_i = ir::kNoValue, p_f = ir::kNoValue, p_o = ir::kNoValue;  ///< [H]
   ir::ValueId ln_ih = ir::kNoValue, ln_hh = ir::kNoValue;                  ///< [gates*H]

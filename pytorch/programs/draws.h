@@ -15,7 +15,7 @@ struct Draw {
   std::vector<c10::IValue> arguments;  ///< numbers only
 };
 
-/// Whether the operation, as PyTorch prints it, draws random numbers.
+/// Whether the operation, named as PyTorch prints it, draws random numbers.
 bool is_draw(std::string_view op);
 /// The draw that the operation makes with these arguments, in the schema's order.
 Draw make_draw(std::string_view op, at::ArrayRef<c10::IValue> arguments);

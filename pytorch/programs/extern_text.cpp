@@ -99,7 +99,7 @@ class Speller {
     }
   }
 
-  /// As Python prints it: digits that read back as the same number, with a point or an exponent.
+  /// A number as Python prints it: with digits that read back as the same number, and a point or an exponent.
   static std::string number(double value) {
     std::string text = fmt::format("{}", value);
     return text.find_first_of(".enN") == std::string::npos ? text + ".0" : text;
@@ -119,7 +119,7 @@ class Speller {
     return known.empty() ? fmt::format("size({}, 0)", carrier_(found)) : known;
   }
 
-  /// The size of an operand that equals this one, as text; empty if there is none.
+  /// The text for an operand's size that equals this one; empty if there is none.
   std::string place(const ir::Dim& wanted) {
     for (size_t i = 0; i < operand_sizes_.size(); ++i) {
       for (size_t dim = 0; dim < operand_sizes_[i].size(); ++dim) {

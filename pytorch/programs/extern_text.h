@@ -10,8 +10,8 @@
 namespace weft::programs {
 
 /// An operation and its arguments as the attribute `call` of an `extern` op (docs/ir.md). `others` are the arguments in
-/// a second run, with other sizes. A size that is no number is written as `size(i, d)` of an operand that has it. If
-/// none has, `carrier` adds an operand for this purpose, and returns its number.
+/// a second run, with other sizes. A symbolic size is written as `size(i, d)`, where operand i has this size as its dim
+/// d. If no operand has, `carrier` adds one for this purpose, and returns its number.
 ///
 /// Throws record::UnsupportedError for an argument that can't be written down, Mismatch if the runs differ.
 std::string extern_text(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments,

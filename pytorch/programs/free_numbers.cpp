@@ -1,4 +1,4 @@
-// Operations that take a tensor in place of a number that may differ from call to call.
+// Operations whose argument may be a tensor instead of a number, for numbers that differ from call to call.
 
 #include "programs/free_numbers.h"
 

@@ -17,11 +17,10 @@ struct UnprovenGradientError : record::UnsupportedError {
 
 /// Compares autograd's graph of a recorded function with the graph of its replay.
 ///
-/// The replay calls the recorded operations and nothing else, so its graph is the one that these operations have: that
-/// of which the pass vjp makes the derivative. `bind` says which edge of the replay stands for an edge of the record;
-/// `prove` compares what lies behind them, node by node: the same kinds, the same edges, the same inputs and captured
-/// tensors at the ends. What leads to no input and to no captured tensor has no gradient, and is left out on both
-/// sides.
+/// The replay calls the recorded operations and nothing else, so its graph is the one whose derivative the pass vjp
+/// writes. `bind` says which edge of the replay corresponds to an edge of the record. `prove` compares the nodes behind
+/// these edges: the same kinds, the same edges, the same inputs and captured tensors at the ends. Nodes that lead to no
+/// input and no captured tensor have no gradient, and are left out on both sides.
 class GradientMatch {
  public:
   using Edge = torch::autograd::Edge;

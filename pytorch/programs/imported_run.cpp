@@ -70,8 +70,8 @@ class FreeNumbers {
   const std::vector<size_t>& free_;
 };
 
-/// The tensor if it has these strides, else a tensor with the same values that has them. They must be those of a dense
-/// tensor with its dims in another order.
+/// A tensor with the same values and these strides, which are those of a dense tensor with its dims in another order.
+/// The tensor itself if it has them.
 at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
   std::vector<int64_t> order;  // of the dims, the outermost in memory first
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) order.push_back(dim);
@@ -315,7 +315,8 @@ std::string ImportedRun::decomposed_at(size_t operation) const {
   return found != decomposed_.end() && found->first <= operation ? found->name : "";
 }
 
-/// The replay itself says where gradients end. Within a decomposition, the one who makes it does.
+/// Whether operations have gradients. The replay itself says where gradients end; within a decomposition, PyTorch's
+/// grad mode does.
 bool ImportedRun::has_gradients() const { return decomposing_.empty() || at::GradMode::is_enabled(); }
 
 /// Random numbers are drawn before the program is run.
@@ -402,10 +403,9 @@ bool ImportedRun::decompose(const OperatorHandle& op, Stack& stack) {
   return true;
 }
 
-/// Checks that a decomposition gives the shape and type that the operation itself gives, and gives it the operation's
-/// strides, which decide whether a later view is possible. If the type is another, the decomposition is wrong, or the
-/// operation would refuse its arguments. Does so for the first result only, since Meta kernels are not always right
-/// about the others.
+/// Checks that a decomposition's result has the shape and type of the operation's own result, and gives it the
+/// operation's strides, on which later views depend. If the type differs, the decomposition is wrong, or the operation
+/// would refuse its arguments. Checks the first result only, since Meta kernels are not always right about the others.
 void ImportedRun::check_first(const OperatorHandle& op, at::ArrayRef<IValue> arguments, Stack& results) {
   if (op.operator_name().name.starts_with("prims::")) return;  // Meta kernels of these say even less
   const auto shapes = [&] {

@@ -15,7 +15,8 @@
 
 namespace weft::programs {
 
-/// Thrown when the function changes views of its own tensors in place, which takes functionalisation.
+/// Thrown when the function changes views of its own tensors in place. Only a replay under functionalisation can
+/// express that.
 struct NeedsFunctionalError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,8 +26,8 @@ struct Callbacks {
   /// The operation's results by PyTorch's decompositions in Python, whose operations are recorded as they are called;
   /// nullopt if there is no decomposition.
   std::function<std::optional<torch::jit::Stack>(const c10::OperatorHandle&, const torch::jit::Stack&)> decompose;
-  /// The program for a derivative that the run recorded. `payload` says which one, `like` are tensors like its inputs
-  /// and values.
+  /// The program of a derivative that the run recorded. `payload` names the derivative; `like` are tensors like its
+  /// inputs and values.
   std::function<torch_operator::ProgramRef(size_t payload, const std::vector<at::Tensor>& like)> derivative;
 };
 
@@ -54,16 +55,16 @@ class ImportedRun : private record::Interceptor {
   /// numbers.
   int64_t inputs() const { return inputs_; }
   int64_t captured() const { return flat_.inputs() - inputs_; }
-  /// The name of the operation whose decomposition this operation belongs to; empty for an operation that was recorded.
+  /// The name of the operation whose decomposition contains this one; empty for a recorded operation.
   std::string decomposed_at(size_t operation) const;
-  /// The number of the recorded operation that this one is a part of.
+  /// The number of the recorded operation that this one belongs to.
   size_t source_of(size_t operation) const;
   /// Whether autograd would ask for the derivative of this value.
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
 
  private:
-  /// What the operation does with the argument that it reads next: it only reads it, shows it in a result, changes it,
-  /// overwrites all of it, or (kHidden) accounts for it in its derivative by another argument.
+  /// What the operation does with the argument that it reads next: it only reads it, returns a view of it, changes it,
+  /// overwrites all of it, or (kHidden) covers its derivative by that of another argument.
   enum class Role { kRead, kShown, kChanged, kOverwritten, kHidden };
 
   bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;

@@ -57,7 +57,7 @@ class Writer {
         is_noted_(is_noted) {}
 
   RunsProgram write();
-  /// After an error: the decomposed operation at which it was thrown; empty if at none.
+  /// After an error: the name of the decomposed operation that threw it, else empty.
   const std::string& blamed() const { return blamed_; }
 
  private:
@@ -186,7 +186,7 @@ void Writer::blame(size_t operation) {
   if (blamed_.empty()) blamed_ = second_.decomposed_at(operation);
 }
 
-/// Throws unless the run at the call's own sizes has the shapes that follow from the other two runs.
+/// Throws unless the shapes of the run at the call's own sizes follow from the other two runs.
 void Writer::bear_out() {
   Recording& real = third_->flat();
   const size_t count = one().operations().size();
@@ -278,7 +278,7 @@ void Writer::add_noise(const Operation& a, const Operation& b) {
   program_.noise.push_back(std::move(noise));
 }
 
-/// Adds the constants: tensors that no recorded operation has made, since they are made of Python's numbers.
+/// Adds the constants: tensors that were made of Python numbers, not by a recorded operation.
 void Writer::add_constants() {
   if (one().outside().size() != two().outside().size()) throw Mismatch();
   for (size_t i = 0; i < one().outside().size(); ++i) {
@@ -399,7 +399,7 @@ ExternOperation::Tensor Writer::described(int64_t id) {
   return tensor;
 }
 
-/// Whether the function raises an error if the operation's error code says so (aten._linalg_check_errors).
+/// Whether the function raises an error if this operation's error code is set (aten._linalg_check_errors).
 bool Writer::is_checked(const Operation& operation) {
   for (const Operation& other : one().operations()) {
     if (name_of(other) != "aten._linalg_check_errors.default") continue;
@@ -506,7 +506,7 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
   while (true) {
     const std::vector<std::unique_ptr<ImportedRun>> all = imported(runs, way);
     record::SizeFit fit = sizes;
-    // No call's record has the sizes within the decompositions of the function's operations.
+    // Records don't contain the sizes within decompositions, so no call would check a guess.
     fit.stop_guessing();
     Writer writer(all, fit, derivative, noted != nullptr);
     auto stays_whole = [&] {

@@ -16,7 +16,7 @@ namespace weft::programs {
 struct Noise {
   Draw draw;
   at::ScalarType dtype;
-  /// By dim: a factor times the sizes of these (input, dim) pairs of the program.
+  /// By dim: a factor, and the (input, dim) pairs of the program whose sizes it is multiplied by.
   std::vector<std::pair<int64_t, std::vector<std::pair<size_t, size_t>>>> sizes;
 };
 
@@ -57,16 +57,16 @@ struct SourceRun {
   Callbacks callbacks;
 };
 
-/// What is done with an operation whose decomposition depends on sizes.
+/// Whether an operation stays whole if its decomposition depends on sizes.
 enum class Whole { kNever, kWhereSizesDecide };
 
-/// A program that somebody rewrites who has to say of which recorded operation an op is a part.
+/// For a caller that rewrites the program and needs to know which recorded operation each op belongs to.
 struct Noted {
-  std::set<std::string> whole;     ///< operations that stay whole in any case, as PyTorch prints them
-  std::set<std::string> may_stay;  ///< those that do where their decomposition depends on sizes; no others
+  std::set<std::string> whole;     ///< operations that always stay whole, as PyTorch prints them
+  std::set<std::string> may_stay;  ///< the only ones that stay whole if their decomposition depends on sizes
 };
 
-/// The note on an op that says of which recorded operation it is a part.
+/// The note on an op with the number of the recorded operation that it belongs to.
 inline constexpr std::string_view kSourceOperation = "source.operation";
 
 /// Generalises runs of one function to a program. The sizes that may vary are different in two runs: an integer that is

@@ -16,18 +16,19 @@
 
 namespace weft::programs {
 
-/// What a table of records keeps at most.
+/// The bounds of a table of records.
 struct TableBounds {
   size_t entries;
   size_t alike = 8;  ///< entries of one structure
   size_t bytes = size_t{1} << 26;
 };
 
-/// What is known of runs, by their records: the one place where a run finds what was made for another run. An entry is
-/// found only if each of its patterns, filled with the run's sizes and numbers, equals the run's record word for word.
+/// What is known about runs, by their records: the one place where a run finds what was made for another run. An entry
+/// is found only if each of its patterns, filled with the run's sizes and numbers, equals the run's record word for
+/// word.
 ///
-/// Beyond its bounds the table drops the entries that were used longest ago. Used by one thread at a time. What is
-/// dropped is handed to the caller: freeing it may come back here.
+/// Beyond its bounds the table drops the least recently used entries. Used by one thread at a time. Dropped values are
+/// returned to the caller, since freeing them may call the table again.
 template <typename Value>
 class RecordTable {
  public:
@@ -97,7 +98,7 @@ class RecordTable {
     });
   }
 
-  /// Marks the entry as the last one used.
+  /// Marks the entry as the most recently used.
   void used(const Entry& entry) {
     auto [each, end] = by_structure_.equal_range(entry.structure);
     for (; each != end; ++each)

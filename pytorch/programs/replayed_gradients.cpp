@@ -20,9 +20,9 @@ namespace {
 
 std::atomic<GradientFault> injected{GradientFault::kNone};
 
-/// Whether PyTorch's derivative of the operation by its input takes this argument into account as a function of the
-/// input. Autograd then doesn't ask for the argument's own derivative (derivatives.yaml: not_implemented beside a
-/// formula). Where the operation is decomposed, the derivative has to go through the argument.
+/// Whether PyTorch's derivative of the operation by its input covers this argument as a function of the input. Autograd
+/// then doesn't compute the argument's own derivative (derivatives.yaml: not_implemented beside a formula). If the
+/// operation is decomposed, the derivative has to go through the argument.
 bool is_hidden(std::string_view op, std::string_view argument) {
   if (op == "aten.native_layer_norm_backward.default") return argument == "mean" || argument == "rstd";
   if (op == "aten.native_batch_norm_backward.default") return argument == "save_mean" || argument == "save_invstd";
@@ -77,8 +77,8 @@ at::Tensor ImportedRun::with_gradient(int64_t id, const GradientUse& use) {
   return tensor;
 }
 
-/// The value, for an operation that read it without a gradient. To autograd the value itself may have no gradient,
-/// while the operations that replace its maker here have derivatives.
+/// The value, for an operation that read it without a gradient. In autograd the value itself may have no gradient
+/// although the operations that replace its maker here have derivatives.
 at::Tensor ImportedRun::without_gradient(int64_t id, const at::Tensor& tensor) {
   if (!at::isFloatingType(tensor.scalar_type()) || !varied_.contains(source_.storage(id))) return tensor;
   if (role_ == Role::kRead) return stop_gradient(tensor);

@@ -25,7 +25,7 @@ bool is_odd_prime(int64_t number) {
   return true;
 }
 
-/// Whether a pair can be told from the pairs of other symbols.
+/// Whether a pair can be distinguished from the pairs of other symbols.
 bool is_apart(const std::pair<int64_t, int64_t>& pair, const SampleSizes& others) {
   return std::ranges::none_of(others, [&](const auto& other) {
     return pair.first == other.first || pair.second == other.second ||
@@ -33,7 +33,8 @@ bool is_apart(const std::pair<int64_t, int64_t>& pair, const SampleSizes& others
   });
 }
 
-/// A pair within low < n < high, far apart, that can be told from the others; none if there is no room for one.
+/// A pair within low < n < high, far apart, that can be distinguished from the others; none if there is no room for
+/// one.
 std::optional<std::pair<int64_t, int64_t>> pair_between(int64_t low, int64_t high, const SampleSizes& others) {
   constexpr int64_t kMostTried = 64;
   for (int64_t first = low + 1; first < std::min(high, low + kMostTried); ++first) {
@@ -44,7 +45,7 @@ std::optional<std::pair<int64_t, int64_t>> pair_between(int64_t low, int64_t hig
   return std::nullopt;
 }
 
-/// Samples between the values that symbols have had, or not far from these.
+/// Samples between the values that symbols have had, or close to these.
 std::optional<SampleSizes> between(const SampleSizes& seen) {
   constexpr int64_t kNear = 16;
   SampleSizes samples;

@@ -10,8 +10,8 @@
 
 namespace weft::record {
 
-/// What an argument of an ATen call is, in words. Records of steps, records of the device's batches and keys of shapes
-/// spell arguments alike.
+/// The kinds of arguments of an ATen call, spelled as words. Records of steps, records of the device's batches and keys
+/// of shapes spell arguments alike.
 enum Tag : int64_t {
   kNone,
   kUndefined,

@@ -8,7 +8,7 @@
 
 namespace weft::record {
 
-/// While it lives, nothing is recorded in this thread.
+/// While it lives, nothing in this thread is recorded.
 class Paused {
  public:
   Paused() = default;
@@ -20,7 +20,8 @@ class Paused {
   Recording* recording_ = Recording::suspend();
 };
 
-/// While it lives, what the thread calls runs below autograd, autocast and the caller's modes, unseen by a recording.
+/// While it lives, this thread's operations run below autograd, autocast and the caller's modes, and no recording sees
+/// them.
 class Aside {
   c10::impl::ForceDispatchKeyGuard keys_{
       c10::default_included_set,

@@ -41,7 +41,7 @@ Tensor rrelu(const Tensor& x, const at::Scalar& lower, const at::Scalar& upper, 
   return at::where(x.gt(0), x, x * ((lower.toDouble() + upper.toDouble()) / 2));
 }
 
-/// Where nothing asks for a gradient, PyTorch's has a loop of its own over the elements.
+/// Without gradients, PyTorch's function has its own loop over the elements.
 Tensor max_pool1d(const Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
                   at::IntArrayRef dilation, bool ceil_mode) {
   return std::get<0>(at::max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode));

@@ -13,7 +13,7 @@ struct ReadsValueError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown when the function does something that no program can; it must be run as it is.
+/// Thrown when the function does something that no program can express; the function must then run as it is.
 struct UnsupportedError : std::runtime_error {
   static constexpr size_t kNoOperation = SIZE_MAX;
   explicit UnsupportedError(const std::string& reason, size_t operation = kNoOperation)

@@ -62,20 +62,20 @@ struct DerivedNode : Node {
 /// A node that was reached from the given edges.
 struct ReachedNode {
   c10::intrusive_ptr<Node> node;
-  bool is_live;  ///< whether a gradient gets from it to a node at which `ends_at` holds
+  bool is_live;  ///< whether a gradient gets from it to a node for which `ends_at` holds
 };
 
-/// The node as the error that stands for a derivative (once_differentiable); null for any other node.
+/// The node as the error that PyTorch puts in place of a derivative (once_differentiable); null for any other node.
 const torch::autograd::Error* as_error(const Node* node);
 
-/// The nodes behind the edges, up to the nodes at which `ends_at` holds, which are left out. Each node comes after
-/// those that lie behind it.
+/// The nodes behind the edges, up to the nodes for which `ends_at` holds; these are left out. Each node comes after the
+/// nodes behind it.
 std::vector<ReachedNode> nodes_behind(std::span<const Edge> edges, const std::function<bool(const Node*)>& ends_at);
 
-/// The graph that autograd builds over the tensors of a recording. The operations that were recorded say what the
-/// function computes. This graph says what its derivative is: hooks, `detach_`, `requires_grad_` and other people's
-/// nodes change the derivative and leave no operation behind. So the graph is a part of the record, and
-/// programs::GradientMatch proves that the program has its derivative.
+/// The graph that autograd builds over the tensors of a recording. The recorded operations say what the function
+/// computes, and this graph says what its derivative is: hooks, `detach_`, `requires_grad_` and user-defined nodes
+/// change the derivative without an operation. So the graph is a part of the record, and programs::GradientMatch proves
+/// that the program has its derivative.
 class GradientGraph {
  public:
   /// Makes a new input require a gradient, which ends in SourceNode. `id`: the input's number as a value.
@@ -87,7 +87,7 @@ class GradientGraph {
   void write(Record& record);
 
   const std::vector<ReachedNode>& reached() const { return reached_; }
-  /// The nodes with hooks through which a gradient gets, among those that the walk has reached and the source.
+  /// The nodes with hooks that a gradient passes, among those reached so far and the source.
   std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks() const;
   /// Gives the node a number.
   int32_t add(c10::intrusive_ptr<Node> node);
@@ -95,15 +95,15 @@ class GradientGraph {
   int32_t number(const Node* node) const;
   Node* node(int32_t number) const { return nodes_.at(static_cast<size_t>(number) - 1).get(); }
   bool is_source(const Node* node) const { return node == source_.get(); }
-  /// By gradient of the source: the number of its input as a value.
+  /// For each gradient of the source, the input's number as a value.
   const std::vector<int64_t>& inputs() const { return inputs_; }
   /// The tensors from outside whose gradient goes along this edge, by their index; empty for an edge within the
   /// function.
   std::vector<size_t> outside_of(const Edge& edge) const;
   bool is_outside(const Node* node) const { return outside_nodes_.contains(node); }
-  /// Whether the node is that of a leaf which the function has made itself. Gradients end there.
+  /// Whether the node is a leaf that the function made itself. Gradients end there.
   bool is_own_leaf(const Node* node) const;
-  /// How many edges lead to the value of this edge, not counting those of the outputs themselves.
+  /// The number of edges that lead to this edge's value, not counting those of the outputs themselves.
   size_t readers(const Edge& edge) const;
   /// Releases all nodes, and so the tensors that they saved.
   void clear();

@@ -67,7 +67,8 @@ void Recording::hooked(const GradientUse& of, const std::vector<at::Tensor>& inp
 }
 
 void Recording::refuse_effects_on_inputs(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const {
-  // Returned as another output too: in a plain loop the next step would detach that one, since it is the same tensor.
+  // Also returned as another output: in a plain loop the next step would detach that output too, since it is the same
+  // tensor.
   const auto is_returned_twice = [&](size_t carry) {
     return std::ranges::count_if(outputs, [&](const at::Tensor& t) { return t.is_same(outputs[carry]); }) > 1;
   };
@@ -81,8 +82,8 @@ void Recording::refuse_effects_on_inputs(const std::vector<at::Tensor>& outputs,
   }
 }
 
-/// Refuses hooks that act on more than the step. In a plain loop a hook on the carry acts on all gradients of that
-/// tensor, also through what else the step before has made of it.
+/// Refuses hooks that act on more than the step. In a plain loop, a hook on a carry sees all gradients of that tensor,
+/// including those from other uses in the step before.
 void Recording::refuse_hooks_on_carries(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries) const {
   for (const Hook& hook : hooks_) {
     if (!graph_.is_source(graph_.node(hook.of.node))) continue;

@@ -31,7 +31,7 @@ using at::Tensor;
 
 namespace {
 
-/// As the input, which says what the gradient of a mean or of a sum is, too.
+/// The input's shape, which is the gradient's also for a mean or a sum.
 Tensor mse_loss_backward(const Tensor&, const Tensor& x, const Tensor& target, int64_t) {
   return contiguous(at::infer_size(x.sizes(), target.sizes()), x.options());
 }
@@ -40,7 +40,7 @@ Tensor embedding_dense_backward(const Tensor& gradient, const Tensor&, int64_t r
   return contiguous({rows, gradient.size(-1)}, gradient.options());
 }
 
-/// Where a slice came from. The elements beside it are zeros.
+/// The shape of the tensor that was sliced. Elements outside of the slice are zeros.
 Tensor slice_backward(const Tensor& gradient, at::IntArrayRef sizes, int64_t, int64_t, int64_t, int64_t) {
   return contiguous(sizes, gradient.options());
 }

@@ -1,5 +1,5 @@
-// Shapes of the operations that are common in steps, by PyTorch's own Meta functions in C++. Through the dispatcher
-// most of these are Python functions, the first of which imports Dynamo, which takes a second.
+// Shapes of the operations that are common in steps, by PyTorch's own Meta functions in C++. The dispatcher would call
+// Python functions for most of them. The first such call imports Dynamo, which takes a second.
 
 #include "record/meta_kernels.h"
 
@@ -144,7 +144,7 @@ namespace {
 
 Tensor cat(at::TensorList tensors, int64_t dim) { return at::meta::cat(at::ITensorListRef(tensors), dim); }
 
-/// For relu and abs, which have no Meta function in C++. Like neg, they refuse bools.
+/// For relu and abs, which have no Meta function in C++. They refuse bools, as neg does.
 Tensor like(const Tensor& x) { return at::meta::neg(x); }
 Tensor absolute(const Tensor& x) { return like(x).to(at::toRealValueType(x.scalar_type())); }
 
@@ -266,8 +266,8 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm(const Tensor& x, const std:
 
 using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-/// As the CPU's kernel. PyTorch's Meta function gives the shapes of another device's kernel. The sums of a fast path
-/// leave out which bag each index is in.
+/// The shapes of the CPU's kernel; PyTorch's Meta function returns those of another device's kernel. Sums that take a
+/// fast path return no bag for each index.
 FourTensors embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool,
                           const std::optional<Tensor>& scale, bool include_last_offset, int64_t padding_idx) {
   constexpr int64_t kSum = 0, kMax = 2;

@@ -31,7 +31,7 @@ class Record {
  public:
   enum class Kind : uint8_t {
     kFixed,  ///< an operation, a reference, a dtype, a flag, a letter
-    kSize,   ///< an integer: a size, or what may depend on one
+    kSize,   ///< an integer: a size, or a number that may depend on one
     kNumber  ///< a floating-point attribute, as its bits
   };
 
@@ -47,10 +47,10 @@ class Record {
   /// Appends another record as a part of this one.
   void append(const Record& part);
 
-  /// The record with other words in the place of sizes.
+  /// The record with the words of sizes replaced.
   Record with_sizes(const std::vector<int64_t>& words) const;
 
-  /// A hash that is equal for records that differ in sizes and numbers only.
+  /// A hash that is equal for records that differ only in sizes and numbers.
   uint64_t structure() const { return structure_ ^ words_.size(); }
   void reserve(size_t words) { words_.reserve(words), kinds_.reserve(words); }
   const std::vector<int64_t>& words() const { return words_; }
@@ -81,7 +81,7 @@ class Template {
   /// Makes a number free; `word` is its place in the record.
   void free_number(size_t word);
 
-  /// Whether the record is an instance of this template, for some sizes of the symbols and some free numbers.
+  /// Whether the record is an instance of this template, for some values of the symbols and the free numbers.
   bool matches(const Record& record) const;
   /// The words of the instance for these values of the symbols; nothing where a size overflows.
   std::optional<std::vector<int64_t>> words(const std::vector<int64_t>& symbols) const;

@@ -125,7 +125,7 @@ void Recording::refuse_mutation(Call& call) {
       if (!tensor.defined()) continue;
       auto* value = own(tensor);
       if (value != nullptr && value->storage >= 0) {
-        // The change affects the value but not its derivative. No operation out of place does that.
+        // The change affects the value but not its derivative. No out-of-place operation does that.
         bool is_seen = at::GradMode::is_enabled() && tensor.requires_grad();
         if ((!is_seen && requires_gradient(value->storage)) || (value->is_data && may_be_saved(value->storage)))
           throw UnsupportedError("a change in place that autograd doesn't see");
@@ -312,7 +312,7 @@ bool Recording::shares_memory(const at::Tensor& tensor) const {
   return found == sharers_.end() || found->second > 1;
 }
 
-/// The argument with copies of its tensors, which keep their values when the tensors are rebound.
+/// The argument with copies of its tensors, which keep their values if the tensors are rebound.
 c10::IValue Recording::as_it_is(const c10::IValue& argument) const {
   if (argument.isTensor()) {
     auto* value = own(argument.toTensor());

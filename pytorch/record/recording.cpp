@@ -128,8 +128,8 @@ at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) 
     auto made =
         at::detail::make_tensor<RecordingTensor>(tensor.scalar_type(), sizes, dense_strides(sizes), serial_, -1, -1);
     as_recording(made)->stands_for = tensor;
-    // Only a transform knows whether it will ask for the gradient of its tensor, so the stand-in requires one. So does
-    // that of a tensor with a tangent.
+    // A transform doesn't tell whether it will ask for the gradient of its tensor, so the stand-in requires one. The
+    // stand-in of a tensor with a tangent does too.
     const bool is_varied = is_wrapper(tensor) || tensor._fw_grad(/*level=*/0).defined();
     const bool may_require = is_varied && at::isFloatingType(tensor.scalar_type()) && at::GradMode::is_enabled();
     if (tensor.requires_grad() || may_require) made.set_requires_grad(true);

@@ -24,7 +24,7 @@ struct Operation {
   size_t arguments;                       ///< the place of the first in Recording::arguments()
   size_t first_word, end_word;            ///< the range of its words in the record
   bool grad_mode;
-  std::vector<int64_t> results;  ///< ids; a changed argument keeps its own id, what is no tensor has -1
+  std::vector<int64_t> results;  ///< value ids; a changed argument keeps its own id; -1 for what is no tensor
   size_t first_use;              ///< the place of its first tensor's use in Recording::uses(); only in grad mode
   size_t payload = 0;            ///< of derived(): the caller's number of the derivative
   std::string vjp = {};          ///< of derived(): the derivative's program, where it is known,
@@ -33,8 +33,8 @@ struct Operation {
   bool derivable = true;         ///< whether the derivative may be derived again
 };
 
-/// What a hook does to the gradient of a value inside the function. The hook is kept as derived() keeps the backward of
-/// a Function.
+/// What a hook does to the gradient of a value inside the function. The hook is stored like the backward of a Function
+/// in derived().
 struct Hook {
   GradientUse of;
   std::vector<int64_t> inputs;  ///< ids of the values that it reads besides the gradient
@@ -46,14 +46,14 @@ struct Hook {
 class Interceptor {
  public:
   virtual ~Interceptor() = default;
-  /// Either replaces the operation's arguments on the stack by its results, as its kernel does, or returns false: then
-  /// the operation is recorded as it is.
+  /// Either replaces the operation's arguments on the stack by its results, as its kernel would, or returns false. Then
+  /// the operation is recorded unchanged.
   virtual bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
   /// Whether operations that are recorded now have gradients.
   virtual bool has_gradients() const = 0;
 };
 
-/// A recording of Python code that runs on tensors without data, which write down the operations on them.
+/// A recording of Python code that runs on tensors without data. Operations on these tensors are written down.
 ///
 /// Between enter() and leave() all operations of this thread are recorded, whatever tensors they take. Recordings nest:
 /// the tensors of an outer recording are tensors from outside to the inner one. A recorded tensor (recording_tensor.h)
@@ -72,11 +72,11 @@ class Recording {
   static Recording* suspend();
   static void resume(Recording* recording);
 
-  /// An input of the function. `has_history`: what the caller gives may depend on tensors from outside that require a
+  /// An input of the function. `has_history`: the caller's tensor may depend on tensors from outside that require a
   /// gradient.
   at::Tensor input(at::ScalarType dtype, at::IntArrayRef sizes, bool requires_grad, bool has_history = true);
-  /// An input like a tensor, with its sizes from `first_dim` on. `needs_gradient`: it requires a gradient if it is
-  /// floating. `is_carry`: a step before may have computed it.
+  /// An input like a tensor, with its sizes from `first_dim` on. With `needs_gradient` it requires a gradient if it is
+  /// floating. `is_carry`: the step before may have computed it.
   at::Tensor input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient, bool is_carry = false);
   /// A stand-in with these sizes, which the function sees in place of a tensor from outside.
   at::Tensor stand_in(const at::Tensor& tensor, at::IntArrayRef sizes);
@@ -85,20 +85,20 @@ class Recording {
   /// and slices. Throws UnsupportedError for hooks that were not given to `hooked`, and where the function did
   /// something to its arguments that a caller would see.
   void finish(const std::vector<at::Tensor>& outputs, std::optional<size_t> carries);
-  /// The outputs of a torch.autograd.Function. They are equal to `values`, and their derivative is the one that `part`
-  /// records. For a backward within the function, `backward` computes it.
+  /// The outputs of a torch.autograd.Function. Their values are `values`, and `part` records their derivative. For a
+  /// backward within the function, `backward` computes it.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   const Record& part, size_t payload, DerivedNode::Backward backward);
   /// The nodes with hooks that gradients of the outputs pass.
   std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks(const std::vector<at::Tensor>& outputs);
   GradientUse use_of(const c10::intrusive_ptr<Node>& node, uint32_t output) { return {graph_.add(node), output}; }
-  /// Says what the hooks on an output of a node do, which `part` records. `inputs`: what they read besides the
+  /// Records the hooks on an output of a node. `part` is their record; `inputs` are what they read besides the
   /// gradient.
   void hooked(const GradientUse& of, const std::vector<at::Tensor>& inputs, const Record& part, size_t payload,
               bool derivable);
   /// Throws UnsupportedError if a backward from `outputs` within the function would reach beyond the function's
-  /// arguments, or add to .grad of a tensor from outside. A recording can't do what the backward does outside of it
-  /// then.
+  /// arguments, or add to .grad of a tensor from outside. A recording can't express effects of a backward outside of
+  /// the function.
   void refuse_backward(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, bool accumulates);
   /// Whether the tensor comes from outside, or is a stand-in for such a tensor.
   bool is_from_outside(const at::Tensor& tensor) const { return own(tensor) == nullptr; }
@@ -116,11 +116,11 @@ class Recording {
   /// The outputs of a function whose derivative is the program `vjp`.
   std::vector<at::Tensor> derived(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& values,
                                   std::string vjp);
-  /// The tensor, with an error in place of its derivative.
+  /// The tensor with an error in place of its derivative.
   at::Tensor refusing(const at::Tensor& tensor, const std::string& message);
   Operation& last_operation() { return operations_.back(); }
-  /// Gives results of derived() the node that says how their gradients reach the inputs. derived() itself does so for
-  /// the tensors that it returns.
+  /// Connects results of derived() with the inputs by the node that passes their gradients on. derived() itself does so
+  /// for the tensors that it returns.
   static void set_history(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& inputs,
                           DerivedNode::Backward backward);
 
@@ -138,7 +138,7 @@ class Recording {
 
   // ----
 
-  /// The number of tensors of the recording that are still held. Frees what replaying the recording needs.
+  /// The number of tensors of the recording that are still held. Frees the data for replays.
   size_t leaks();
   /// The tensors that leaks() counts.
   std::vector<at::Tensor> kept() const;
@@ -160,10 +160,10 @@ class Recording {
   const GradientGraph& graph() const { return graph_; }
   /// Equal for values that share memory.
   int64_t storage(int64_t value) const { return storages_.at(static_cast<size_t>(value)); }
-  /// Whether the operation of this number, or one behind it, changes the value's memory.
+  /// Whether the operation with this number, or a later one, changes the value's memory.
   bool is_changed_from(size_t operation, int64_t value) const;
   int64_t inputs() const { return inputs_; }
-  /// The tensor from outside of this index, as the function sees it.
+  /// The tensor from outside with this index, as the function sees it.
   at::Tensor shown(size_t outside) const;
   /// The number of a value: inputs and results count from 0; -1 - i is the i-th tensor from outside; nullopt for a
   /// tensor that stands for a number.

@@ -9,7 +9,7 @@
 
 namespace weft::record {
 
-/// Whether this thread's operations reach the recorder's kernels.
+/// Sets whether this thread's operations reach the recorder's kernels.
 void include_keys(bool included);
 
 /// While it lives, this thread's operations are not recorded.
@@ -25,7 +25,7 @@ struct NotRecorded {
 
 std::vector<int64_t> dense_strides(at::IntArrayRef sizes);
 
-/// The tensor that a stand-in stands for.
+/// The tensor that this stand-in replaces.
 at::Tensor original(const at::Tensor& tensor);
 
 /// Whether the tensor belongs to a transform, so that its values are another tensor's.

@@ -21,13 +21,13 @@ RecordingTensor::RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at
       id(id),
       storage(storage) {
   set_sizes_and_strides(sizes, strides);
-  // The tensor stands for one of the CPU, which autocast on device weft leaves alone.
+  // The tensor stands for a tensor of the CPU, to which autocast on device weft doesn't apply.
   key_set_ = key_set_.remove(c10::DispatchKey::AutocastPrivateUse1);
   // numpy(), tolist(), data_ptr() and the like. The caller that runs the recording replaces the message.
   release_storage_and_set_meta_custom_data_ptr_error_msg_("weft: reads the value of a recorded tensor");
 }
 
-/// For autograd's own copies (saved variables, views under no_grad). They stand for the same value.
+/// For autograd's own copies (saved variables, views under no_grad), which stand for the same value.
 c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
     const c10::VariableVersion& version_counter, bool allow_tensor_metadata_change) const {
   const c10::InferenceMode as_this(!key_set_.has(c10::DispatchKey::ADInplaceOrView));
@@ -40,8 +40,8 @@ c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(
   return copy;
 }
 
-/// With a version counter of its own: for Tensor.data, and for a result that autograd has saved. The copy stands for
-/// the same value. What tells it from the tensor is where its gradient goes (GradientUse).
+/// For copies with a version counter of their own: Tensor.data, and results that autograd has saved. The copy stands
+/// for the same value, but its gradient goes elsewhere (GradientUse).
 c10::intrusive_ptr<c10::TensorImpl> RecordingTensor::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
                                                                              bool allow_tensor_metadata_change) const {
   auto copy =

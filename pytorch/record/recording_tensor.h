@@ -8,9 +8,9 @@ struct Node;
 
 namespace weft::record {
 
-/// A tensor without data that stands for a value of a recording. It says that it is a dense tensor on the CPU, so that
-/// Python code which asks, and PyTorch's composite operations, treat it as one. Its dispatch key brings every operation
-/// on it to the recorder.
+/// A tensor without data that stands for a value of a recording. It presents itself as a dense tensor on the CPU, so
+/// that Python code and PyTorch's composite operations treat it as one. Its dispatch key brings every operation on it
+/// to the recorder.
 struct RecordingTensor : c10::TensorImpl {
   /// `storage`: equal for views of each other; negative for a view of the tensor from outside -1 - storage.
   RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, uint64_t recording, int64_t id,
@@ -24,11 +24,11 @@ struct RecordingTensor : c10::TensorImpl {
 
   void resize(at::IntArrayRef sizes, at::IntArrayRef strides) { set_sizes_and_strides(sizes, strides); }
 
-  /// The tensor from outside for which this one stands, with sizes of its own.
+  /// The tensor from outside that this one stands for, with sizes of its own.
   at::Tensor stands_for;
   uint64_t recording;  ///< the serial number of its recording
   int64_t id, storage;
-  /// Whether autograd made it as a copy that counts changes in place for itself: Tensor.data, a saved result.
+  /// Whether it is a copy by autograd with a version counter of its own: Tensor.data, a saved result.
   bool is_data = false;
   const torch::autograd::Node* node = nullptr;  ///< autograd's node for it when it was last read,
   int32_t node_number = 0;                      ///< and that node's number (gradient_graph.h)

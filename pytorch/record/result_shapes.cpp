@@ -62,8 +62,8 @@ ResultShape shape_of(const at::Tensor& tensor) {
   return shape;
 }
 
-/// For an operation that stores its only result in its first argument and leaves the argument's shape alone: the
-/// variant that makes a new tensor. Several Meta functions of operations in place copy numbers between devices.
+/// For an operation that stores its only result in its first argument and keeps the argument's shape: the variant that
+/// returns a new tensor. It is used because several in-place Meta functions copy numbers between devices.
 std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op) {
   const Traits& traits = traits_of(op);
   if (traits.returns.size() != 1 || traits.returns[0].argument != 0 || !traits.returns[0].is_argument) return {};
@@ -74,7 +74,7 @@ std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op
   return variant;
 }
 
-/// Does what call_on_meta does for an operation in place, by its out-of-place variant.
+/// Does the work of call_on_meta for an in-place operation, by its out-of-place variant.
 void store_on_meta(const c10::OperatorHandle& variant, torch::jit::Stack& stack) {
   const at::Tensor self = stack[0].toTensor();
   call_on_meta(variant, stack);

@@ -11,7 +11,7 @@ using ir::Dim;
 
 namespace {
 
-// Bounds on what is tried, far above what programs need.
+// Bounds of the search, far above what programs need.
 constexpr int64_t kLargestMultiple = 8;
 constexpr int64_t kLargestOffset = 1024;
 constexpr int64_t kLargestDivisor = 32;

@@ -14,9 +14,9 @@ namespace weft::record {
 /// Finds sizes as expressions of symbols, from their values in runs in which each symbol has another value. Symbol i is
 /// named `s<i>`.
 ///
-/// A number times symbols is told from its prime factors. Sums and floor divisions are guesses (`s0+1`, `(s0+3)//2`,
-/// `s1*(s0+1)`), simple ones first, where the user of the result will compare what it says of further sizes with what
-/// these give.
+/// A number times symbols is found by its prime factors. Sums and floor divisions are guesses (`s0+1`, `(s0+3)//2`,
+/// `s1*(s0+1)`), simple ones first. Guesses are made only if the caller will check them against runs with further
+/// sizes.
 class SizeFit {
  public:
   /// `samples`: for each symbol its values in two runs, the first of them prime. `at_hand`: the values in a third run;
@@ -26,8 +26,8 @@ class SizeFit {
   /// The size that is `first` in the first run, `second` in the second and, if known, `third` in the third. None if
   /// there is no such expression.
   std::optional<ir::Dim> find(int64_t first, int64_t second, std::optional<int64_t> third = std::nullopt);
-  /// From now on finds only sizes that were found before, and products of these: for sizes that no further call's are
-  /// compared with.
+  /// From now on finds only sizes that were found before, and products of these. For sizes that are not checked against
+  /// a further run.
   void stop_guessing() { guesses_ = false; }
 
   size_t count() const { return symbols_.size(); }
@@ -38,7 +38,7 @@ class SizeFit {
   const std::vector<std::string>& symbols() const { return symbols_; }  ///< names, sorted
 
  private:
-  /// An expression that others are made of, with its values in two runs.
+  /// A subexpression, with its values in two runs.
   struct Known {
     ir::Dim dim;
     int64_t first, second;
@@ -58,7 +58,7 @@ class SizeFit {
   ir::Bindings first_, second_, third_;
   bool guesses_;
   std::vector<Known> known_;  ///< the symbols, then expressions
-  /// By the values in two runs. None: a third run has shown that sizes with these values differ.
+  /// By the values in two runs. None: a third run has shown that not all sizes with these values are equal.
   std::map<std::pair<int64_t, int64_t>, std::optional<ir::Dim>> found_;
 };
 

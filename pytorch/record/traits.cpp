@@ -90,8 +90,8 @@ int argument_of(const c10::FunctionSchema& schema, const c10::AliasInfo& sets) {
   return found;
 }
 
-/// The operation of that name, if its arguments have the same types as those of `op`. (pow.Scalar takes a tensor where
-/// pow_.Scalar takes a number.)
+/// The operation with that name, if its arguments have the same types as those of `op`. (pow.Scalar takes a tensor
+/// where pow_.Scalar takes a number.)
 std::optional<OperatorHandle> with_arguments_of(const OperatorHandle& op, const c10::OperatorName& name) {
   auto found = c10::Dispatcher::singleton().findSchema(name);
   if (!found || found->schema().is_mutable() || found->schema().returns().size() != 1) return std::nullopt;
@@ -137,8 +137,8 @@ void boxed(const OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* sta
   recording->call(op, *stack);
 }
 
-/// A factory, or a copy that may go to another device. A copy of a tensor passes autograd first, which stands below
-/// this key, and leaves out BackendSelect then.
+/// For a factory, or a copy that may go to another device. A copy of a tensor goes to autograd first, which is below
+/// this key and then excludes BackendSelect.
 void boxed_above_all(const OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const bool takes_tensor = std::ranges::any_of(

@@ -8,7 +8,7 @@
 
 namespace weft::record {
 
-/// What the recorder needs to know of an operation, from its schema and tags.
+/// The recorder's view of an operation, from its schema and tags.
 struct Traits {
   int64_t name;       ///< equal for the same operation in every record of this process
   bool reads_values;  ///< its result is a number or has a shape that depends on numbers
@@ -34,7 +34,7 @@ const Traits& traits_of(const c10::OperatorHandle& op);
 /// pow.Tensor_Scalar of pow_.Scalar, floor_divide of floor_divide_.Tensor.
 std::optional<c10::OperatorHandle> out_of_place(const c10::OperatorHandle& op);
 
-/// How many operations have been removed so far. Another operation may get the name and address of a removed one.
+/// The number of operations removed so far. A new operation may get the name and address of a removed one.
 int64_t operations_generation();
 
 /// Handles operations that arrive while nothing is recorded: those on tensors of the device.

@@ -15,7 +15,7 @@ void set_extern(RunExtern run) { hook.store(run); }
 
 void run_extern(std::string_view call, std::span<const ExternTensor> operands, std::span<const ExternTensor> results) {
   RunExtern run = hook.load();
-  check(run != nullptr, "extern: {} is PyTorch's, which isn't here to run it", extern_name(call));
+  check(run != nullptr, "extern: {} is an operator of PyTorch's, which isn't loaded", extern_name(call));
   run(call, operands, results);
 }
 

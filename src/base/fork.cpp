@@ -14,7 +14,8 @@ namespace {
 
 std::atomic<bool> is_child{false};
 
-/// The registered locks by rank. Its own mutex ranks before them all: a library may be loaded while threads run.
+/// The registered locks by rank. The registry's own mutex ranks before them all: a library may be loaded while threads
+/// run.
 class Registry {
  public:
   Registry() { pthread_atfork(before, after_in_parent, after_in_child); }

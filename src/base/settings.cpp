@@ -32,7 +32,7 @@ int64_t megabytes(const char* name, int64_t fallback) {
   return value.empty() ? fallback : std::clamp<int64_t>(std::atoll(value.c_str()), 0, int64_t{1} << 32) << 20;
 }
 
-/// In bytes; 0 where it isn't set.
+/// The setting's number of kilobytes, in bytes; 0 if it isn't set.
 int64_t kilobytes(const char* name) {
   return std::clamp<int64_t>(std::atoll(variable(name).c_str()), 0, int64_t{1} << 32) << 10;
 }

@@ -4,10 +4,10 @@
 
 #include "base/dtype.h"
 
-/// What the engine takes the processor for: the facts that layouts are made for, and the costs that choices are made
-/// by. Each is stated once, here. Costs are in multiply-adds of f32, of which a core does about 25 a nanosecond
-/// (measured on AMD Zen 4 and Intel Sapphire Rapids: 20 to 30): each needs to be right only within a factor of two,
-/// since both sides of a choice cost about the same where that matters.
+/// The engine's model of the processor: the facts that layouts depend on, and the costs that choices depend on. Each is
+/// stated once, here. Costs are in multiply-adds of f32, of which a core does about 25 a nanosecond (measured on AMD
+/// Zen 4 and Intel Sapphire Rapids: 20 to 30). A cost needs to be right only within a factor of two: close to the point
+/// where a choice flips, both sides cost about the same.
 namespace weft::target {
 
 // ---- layouts
@@ -27,7 +27,7 @@ inline constexpr int64_t kMaxPanelUnits = 4;
 
 // ---- costs
 
-/// An elementwise op on one element: a load, a store and a few operations, as against one multiply-add.
+/// The work of an elementwise op on one element: a load, a store and a few operations, beside 1 for a multiply-add.
 inline constexpr int64_t kWorkPerElement = 4;
 
 /// The work in the time of a barrier among threads that spin: 0.2 to 1 us.
@@ -38,8 +38,8 @@ inline constexpr int64_t kBarrierWork = 1 << 14;
 /// 4.4, B107 10.6 and 9.5. Where the rows are odd in number, columns share them more evenly, by half a row.)
 inline constexpr int64_t kWorkPerCrossingByte = 4;
 
-/// Independent scans run side by side, a thread each, if that takes less than this part of the time that they take one
-/// after the other. They have to gain that much, since all that they need and make is then in memory at the same time.
+/// Independent scans run side by side, a thread each, if that takes less than this fraction of their time one after the
+/// other. The gain has to be that large because the data of all of them is then in memory at the same time.
 inline constexpr double kGainSideBySide = 7.0 / 8;
 
 /// The work in the time that another thread takes to wake up, 2 to 5 us. Less work than this is done by one thread.
@@ -51,9 +51,9 @@ inline constexpr int64_t kWakeWork = 1 << 16;
 /// LSTM B64 T64 H256, forward, 59 and 65.)
 inline constexpr int64_t kSliceWork = 1 << 29;
 
-/// At least this many rows are multiplied while weights arrive that no core's own cache holds: a window in which a
-/// thread has fewer rows would wait for the weights. (How many rows take as long as the arrival differs from processor
-/// to processor: rows_while_streaming in runtime/kernels.h.)
+/// While weights arrive that no core's own cache holds, at least this many rows are multiplied by them. In a window
+/// with fewer rows a thread would wait for the weights. (How many rows take as long as the arrival differs from
+/// processor to processor: rows_while_streaming in runtime/kernels.h.)
 inline constexpr int64_t kLeastRowsOfWindow = 4;
 
 /// Reading weights from a core's own cache takes as long as multiplying this many further rows by them. (A Xeon with
@@ -66,7 +66,7 @@ constexpr int64_t rows_of_dots(bool wide) { return wide ? 6 : 3; }
 
 /// A dot product takes a row in parts of this many bytes, so that four rows of the weights and the rows of the left
 /// operand that they are multiplied with stay in the first-level cache. (16 rows by 6964 rows of 1741, an Intel Xeon:
-/// 8.5 ms with whole rows, 6.6 with parts.) Where a row is parted depends on its length alone.
+/// 8.5 ms with whole rows, 6.6 with parts.) Where a row is divided depends on its length alone.
 inline constexpr int64_t kBytesOfDots = 4096;
 
 /// Weights are packed if they are multiplied by more rows than this. Packing reads and writes all of them. In return
@@ -90,9 +90,9 @@ constexpr int64_t rows_worth_packing(int64_t bytes, bool transposed, bool on_the
   return rows < most ? rows : most;
 }
 
-/// The same for bf16 weights that are not transposed. Products widen these where they lie, while products on panels use
-/// the processor's instructions for pairs where it has them. (Without such instructions packing pays from 16 to 24 rows
-/// on.)
+/// The same for bf16 weights that are not transposed. Unpacked, they are widened as they are read; packed in panels,
+/// they are multiplied by the processor's instructions for pairs where it has such instructions. (Without such
+/// instructions packing pays from 16 to 24 rows on.)
 inline constexpr int64_t kHalfRowsWorthPacking = 8;
 
 /// Products whose columns fill at most half a unit are dot products along the rows of transposed weights, if these rows
@@ -108,14 +108,14 @@ inline constexpr int64_t kMostPacksOnTheWay = 2;
 /// Packing weights takes about as long as multiplying this many rows by them.
 inline constexpr int64_t kRowsWhilePacking = 16;
 
-/// With more rows than this, weights get a pack of their own. It leaves the products to windows of steps
-/// (runtime/window.h), where there may be some, and reads weights that are not transposed in longer runs.
+/// With more rows than this, weights get a pack of their own. The products may then run in windows of steps
+/// (runtime/window.h), and weights that are not transposed are read in longer runs.
 inline constexpr int64_t kMostRowsOnTheWay = 16 * kRowsWhilePacking;
 
 /// With more rows than this, weights get a pack of their own even where there are no windows. Packing is then a small
-/// part of the work, wherever it is done, while products with such a pack take rows in chunks that stay in the core's
-/// own cache. (Xeon with AVX-512, two threads, packed on the way and before: 512 rows by 4096 rows of 1024 15.8 and
-/// 18.2 ms; 2048 by 2048 of 512 17.9 and 14.6.)
+/// part of the work in any case, and products with such a pack take rows in chunks that stay in the core's own cache.
+/// (Xeon with AVX-512, two threads, packed on the way and before: 512 rows by 4096 rows of 1024 15.8 and 18.2 ms; 2048
+/// by 2048 of 512 17.9 and 14.6.)
 inline constexpr int64_t kMostRowsWithoutWindows = 64 * kRowsWhilePacking;
 
 /// Products of fewer rows than this at once are slower per row: weights are read from the cache for every few rows, and
@@ -129,7 +129,7 @@ inline constexpr int64_t kRowsOfWindow = 16;
 inline constexpr int64_t kRowsBehindWeights = 64;
 
 /// The same for weights that the shared cache may not keep from window to window, since the scan's own weights go
-/// through it too. They come from memory, as the stacks would without windows.
+/// through it too. They are then read from memory each time, as the stacks would be without windows.
 inline constexpr int64_t kRowsBehindMemory = 384;
 
 /// Steps of at most this many rows wait for their weights. Of 8-bit weights such steps therefore read the bytes

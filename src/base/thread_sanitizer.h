@@ -20,8 +20,8 @@ inline constexpr bool kThreadSanitizer = true;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
-/// Tell ThreadSanitizer of an access that its compiler pass does not instrument: by machine code of the jit, or by
-/// vectors wider than 16 bytes. Nothing in other builds.
+/// Announce an access to ThreadSanitizer that its compiler pass does not instrument: an access by machine code of the
+/// jit, or by vectors wider than 16 bytes. Nothing in other builds.
 inline void announce_read([[maybe_unused]] const void* data, [[maybe_unused]] int64_t bytes) {
 #ifdef WEFT_THREAD_SANITIZER
   if (bytes > 0) __tsan_read_range(const_cast<void*>(data), static_cast<unsigned long>(bytes));
@@ -34,8 +34,8 @@ inline void announce_write([[maybe_unused]] void* data, [[maybe_unused]] int64_t
 #endif
 }
 
-/// Tell ThreadSanitizer of a happens-before edge made by code that it does not instrument: from a thread's release of
-/// an address to another thread's acquire of it. Nothing in other builds.
+/// Announce a happens-before edge to ThreadSanitizer, made by code that it does not instrument: from a thread's release
+/// of an address to another thread's acquire of it. Nothing in other builds.
 inline void announce_release([[maybe_unused]] void* address) {
 #ifdef WEFT_THREAD_SANITIZER
   __tsan_release(address);

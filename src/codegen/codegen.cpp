@@ -13,7 +13,7 @@ namespace {
 
 using planning::Lowering;
 
-/// The addresses that a value of the block is stored to.
+/// The addresses at which a value of the block is stored.
 std::vector<llvm::Value*> places(Frame& frame, ir::ValueId value) {
   std::vector<llvm::Value*> all{frame.address(value)};
   if (auto further = frame.schedule.also.find(value); further != frame.schedule.also.end())
@@ -33,8 +33,8 @@ void generate_rows(Frame& frame, const planning::BlockSchedule& block, const pla
 
 using Kind = runtime::StagePlan::Kind;
 
-/// Hands out modules for stages, a new one whenever the last has enough. A module costs as much to compile as some 20
-/// instructions, so of large programs each gets an eighth of what there is.
+/// Hands out modules for stages, a new one whenever the last holds enough instructions: an eighth of all before it, so
+/// that a large program has few modules. Each module costs as much to compile as some 20 instructions.
 class Modules {
  public:
   explicit Modules(bool together) : together_(together) {}

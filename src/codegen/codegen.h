@@ -16,14 +16,15 @@ struct StageModule {
   std::unique_ptr<llvm::Module> module;
 };
 
-/// Emits a function (runtime::StageFunction, with the stage's symbol as its name) for each stage that is machine code,
-/// into modules of one stage or several; `together`: into one at most. What is in which depends on the program alone.
-/// Appends the sizes that they read to schedule.plan.dims, in a fixed order. The functions call `weft_panels`
-/// (runtime/panels.h), and by it the micro-kernels `weft_product_<dtype>_<vectors>` and, for panels in pairs,
-/// `weft_product_<dtype of the left operand>_pairs_<vectors>`, where f16 weights may be read as they lie
-/// `weft_product_f32_f16_<vectors>`, for panels packed on the way `weft_on_the_way_<dtype of the weights>`, for 8-bit
-/// weights `weft_byte_rows_<dtype of the left operand>`; `weft_barrier`, `weft_delay`, and `weft_<op>_<dtype>` of
-/// runtime/scalar_math.h.
+/// Emits a function for each stage that is machine code (runtime::StageFunction, named by the stage's symbol). A module
+/// holds one stage or several; with `together` there is at most one module. The program alone decides which stages
+/// share a module. Appends the sizes that the functions read to schedule.plan.dims, in a fixed order.
+///
+/// The functions call `weft_panels` (runtime/panels.h), `weft_barrier`, `weft_delay`, and `weft_<op>_<dtype>` of
+/// runtime/scalar_math.h. `weft_panels` calls the micro-kernels: `weft_product_<dtype>_<vectors>`; for panels in pairs
+/// `weft_product_<dtype of the left operand>_pairs_<vectors>`; for f16 weights that are read unpacked
+/// `weft_product_f32_f16_<vectors>`; for panels packed on the way `weft_on_the_way_<dtype of the weights>`; for 8-bit
+/// weights `weft_byte_rows_<dtype of the left operand>`.
 std::vector<StageModule> generate(planning::Schedule& schedule, bool together);
 
 }  // namespace weft::codegen

@@ -36,7 +36,7 @@ class Columns {
   llvm::Value* mask_ = nullptr;  // null: all lanes
 };
 
-/// The end of the loop over rows: `first` if rows have no elements, so that the loop has no iterations, else `last`.
+/// The end of the loop over rows: `last`, or `first` if rows have no elements, so that the loop does nothing.
 llvm::Value* end_of_rows(Frame& frame, const ir::Dim& columns, llvm::Value* first, llvm::Value* last);
 
 }  // namespace weft::codegen

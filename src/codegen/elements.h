@@ -12,24 +12,24 @@
 
 namespace weft::codegen {
 
-/// The elementwise ops of a fused stage on one vector of a row: what they read is loaded once, what has targets is
-/// stored.
+/// Emits the elementwise ops of a fused stage for one vector of a row. Each operand is loaded once; each result with
+/// targets is stored.
 class Elements {
  public:
   /// `tile`: the vector of a product's result that a view reads; null in a stage without products.
   using Tile = std::function<llvm::Value*(const planning::View& view)>;
   Elements(Frame& frame, const planning::Stage& stage, Tile tile = nullptr);
 
-  /// Goes to a row: the places of operands, and what is one number a row. `among`: of these roots alone; those that
-  /// were prepared before are as they were.
+  /// Goes to a row: computes the operands' addresses there, and loads operands that have one number a row. With `among`
+  /// only operands with these roots are prepared; the others stay as they were.
   void at_row(llvm::Value* row, const std::function<bool(ir::ValueId root)>& among = nullptr);
-  /// What the ops read whose rows aren't whole cache lines: a vector of it lies in two.
+  /// The operands with rows that aren't whole cache lines, so that a vector straddles two lines.
   std::vector<planning::View> astride_lines() const;
   /// Asks for the vector of each view at a row and column, into the second-level cache.
   void expect(const std::vector<planning::View>& views, llvm::Value* row, llvm::Value* column);
   /// Goes to the vector that begins at a column.
   void at_column(llvm::Value* column);
-  /// The vector anew, with these values in registers: the next step of a loop over one vector.
+  /// Starts the vector again with these values in registers, for the next step of a loop over one vector.
   void start_with(std::map<ir::ValueId, llvm::Value*> registers);
   /// An elementwise op or a concat.
   void emit(const ir::Op& op);
@@ -38,7 +38,7 @@ class Elements {
   /// Stores a vector of the row to all targets of `result`, `skip` columns from the start of rows of `width` columns.
   void store(ir::ValueId result, llvm::Value* value, llvm::Value* width, llvm::Value* skip);
 
-  /// Behind all ops: the stores that may go past the caches (Frame::streamed), under one condition.
+  /// To be called after all ops: emits the stores that may go past the caches (Frame::streamed), under one condition.
   void finish_column();
 
   Columns& columns() { return columns_; }
@@ -50,7 +50,7 @@ class Elements {
   bool is_constant(ir::ValueId value) const;
   void store_concat(const ir::Op& op);
 
-  /// Of a vector, at the column.
+  /// A store of a vector at the column.
   struct Store {
     llvm::Value *row, *value;
     DType dtype;

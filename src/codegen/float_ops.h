@@ -7,7 +7,7 @@
 
 namespace weft::codegen {
 
-// What formulas of vectors of f32 or f64 are made of.
+// Building blocks for formulas on vectors of f32 or f64.
 
 /// The number in each lane.
 inline llvm::Value* number(llvm::Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }

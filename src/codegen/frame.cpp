@@ -115,7 +115,7 @@ Frame::Outlined Frame::outline(const std::string& name, size_t arguments, const 
   return {inner, make_closure(*inner)};
 }
 
-/// Stores what `inner` uses of this function's values, and has it load them at its start.
+/// Stores this function's values that `inner` uses in a closure, and makes `inner` load them from there at its start.
 Value* Frame::make_closure(llvm::Function& inner) {
   std::map<Value*, size_t> places;
   std::vector<Value*> captured;
@@ -155,7 +155,7 @@ std::vector<Value*> Frame::loop(Value* begin, Value* end, int64_t step, std::vec
                                 const LoopBody& body) {
   llvm::LLVMContext& context = b.getContext();
   llvm::BasicBlock* before = b.GetInsertBlock();
-  llvm::Function* function = before->getParent();  // this one, or one that is outlined
+  llvm::Function* function = before->getParent();  // this function, or an outlined one
   llvm::BasicBlock* head = llvm::BasicBlock::Create(context, "head", function);
   llvm::BasicBlock* inside = llvm::BasicBlock::Create(context, "body", function);
   llvm::BasicBlock* after = llvm::BasicBlock::Create(context, "after", function);

@@ -13,8 +13,8 @@
 
 namespace weft::codegen {
 
-/// One function of machine code while it is emitted: its arguments (runtime::StageFunction), sizes, and for each value
-/// in memory the addresses at which it is read and stored.
+/// One function of machine code while it is emitted: its arguments (runtime::StageFunction), its sizes, and the
+/// addresses at which values in memory are read and stored.
 class Frame {
  public:
   Frame(planning::Schedule& schedule, llvm::Module& module, const std::string& name);
@@ -26,7 +26,7 @@ class Frame {
   llvm::Value* backwards = nullptr;            ///< in a scan: whether this step takes panels from the last to the first
   std::map<ir::ValueId, llvm::Value*> memory;  ///< the address at which a value is read
   std::map<ir::ValueId, std::vector<llvm::Value*>> targets;  ///< the addresses to which a value is stored
-  /// In a scan, by the address of a step's slice of a stack: how many bytes after it the next step's slice begins.
+  /// In a scan: by the address of a step's slice of a stack, the offset in bytes of the next step's slice from it.
   std::map<llvm::Value*, llvm::Value*> next_slice;
   /// In a scan: the addresses of slices that go past the caches if `streams` isn't 0.
   std::set<llvm::Value*> streamed;
@@ -40,8 +40,8 @@ class Frame {
   llvm::Value* i64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
   /// The start of a plan's buffer, loaded once in the entry block.
   llvm::Value* buffer(int64_t index);
-  /// The address at which `value` is read: the one in `memory`, else its buffer, else (of a reshape) the address of its
-  /// operand.
+  /// The address at which `value` is read: its entry in `memory`, else its buffer, else the operand's address if it is
+  /// a reshape.
   llvm::Value* address(ir::ValueId value);
   /// pointer + elements * bytes.
   llvm::Value* offset(llvm::Value* pointer, llvm::Value* elements, int64_t element_bytes);
@@ -63,8 +63,8 @@ class Frame {
   void branch(llvm::Value* condition, const std::function<void()>& yes, const std::function<void()>& no);
   llvm::Value* minimum(llvm::Value* x, llvm::Value* y);
 
-  /// A function of its own: `body` emits its code, given its arguments after the first. What it uses of this function's
-  /// values it reads from `closure`, its first argument, where they are stored here and now.
+  /// A function of its own. `body` emits its code, given its arguments after the first. The first argument, `closure`,
+  /// is the address at which this function stores, here, the values that the outlined code uses.
   struct Outlined {
     llvm::Constant* function;
     llvm::Value* closure;
@@ -79,7 +79,7 @@ class Frame {
   llvm::IRBuilder<> at_entry();
   static llvm::Function* new_function(llvm::FunctionType* type, llvm::GlobalValue::LinkageTypes linkage,
                                       const std::string& name, llvm::Module& module);
-  /// The entry block, behind which code goes to another.
+  /// Begins the entry block; code goes to another block after it.
   llvm::BasicBlock* begin(llvm::Function* function);
   bool is_known_at_entry(const llvm::Value* value) const;
   llvm::Value* make_closure(llvm::Function& inner);

@@ -5,9 +5,10 @@
 #include "base/error.h"
 #include "codegen/isa.h"
 
-// bf16 is the high half of an f32. Rounding to it is integer arithmetic on every instruction set; that of AVX512-BF16
-// takes denormals for zeros, so that only casts with excess_precision may use it. f16 has instructions wherever AVX2 is
-// (F16C); without, integer arithmetic again, since LLVM would call a function of the compiler's for every element.
+// bf16 is the high half of an f32. Integer arithmetic rounds to it on every instruction set. The instruction of
+// AVX512-BF16 takes denormals for zeros, so only casts with excess_precision may use it. For f16 there are instructions
+// wherever there is AVX2 (F16C); elsewhere it is integer arithmetic too, since LLVM would call a library function for
+// every element.
 
 namespace weft::codegen {
 namespace {
@@ -16,7 +17,8 @@ using llvm::IRBuilder;
 using llvm::Value;
 
 constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
-constexpr uint32_t kHalfBias = 112u << 23;  // between the exponents of f32 and f16, where f32 has its own
+constexpr uint32_t kHalfBias = 112u << 23;  // the difference of the exponent biases of f32 and f16, in f32's exponent
+                                            // field
 
 /// The same type, a vector or not, of other elements.
 llvm::Type* with(Value* like, llvm::Type* element) { return like->getType()->getWithNewType(element); }
@@ -29,7 +31,7 @@ Value* float_of(IRBuilder<>& b, Value* bits) { return b.CreateBitCast(bits, with
 
 bool has_f16c(const IRBuilder<>& b) { return vector_isa(b).f16c; }
 
-/// Whether one instruction rounds the vector to bf16, taking denormals for zeros.
+/// Whether the processor can round this vector to bf16 by one instruction, which takes denormals for zeros.
 bool has_instruction(const IRBuilder<>& b, Value* x) {
   return x->getType()->isVectorTy() && x->getType()->getPrimitiveSizeInBits() == 512 && vector_isa(b).bf16_rounding;
 }
@@ -110,7 +112,7 @@ Value* emit_to_half(IRBuilder<>& b, Value* x, DType dtype) {
     return b.CreateTrunc(b.CreateLShr(bits, integer(bits, 16)), with(x, b.getInt16Ty()));
   }
   if (!has_f16c(b)) return to_f16(b, x);
-  // A value that has just been rounded exists in the type already.
+  // A value that has just been rounded is there as an f16 already: what was widened.
   auto* extended = llvm::dyn_cast<llvm::FPExtInst>(x);
   Value* half = extended && extended->getSrcTy()->getScalarType()->isHalfTy()
                     ? extended->getOperand(0)

@@ -7,8 +7,8 @@
 
 namespace weft::codegen {
 
-/// What emission asks of the vector unit that a module is for. It belongs to the module, since a module may be for
-/// another machine than the one that writes it (src/packages).
+/// The features of a module's vector unit that emission depends on. They belong to the module, which may be for another
+/// machine than this one (src/packages).
 struct VectorIsa {
   bool avx512 = false;         ///< registers of 512 bits that scale by powers of two and estimate reciprocals
   bool f16c = false;           ///< instructions that convert f16
@@ -22,7 +22,7 @@ VectorIsa vector_isa_of(runtime::Isa isa);
 
 void set_vector_isa(llvm::Module& module, const VectorIsa& isa);
 
-/// That of the module in which the builder builds; internal error if none was set.
+/// The VectorIsa of the module that the builder writes to; internal error if none was set.
 VectorIsa vector_isa(const llvm::IRBuilder<>& b);
 
 }  // namespace weft::codegen

@@ -146,7 +146,8 @@ constexpr double kErfNear[] = {-0.0006090358003344501, 0.005011962412630903, -0.
 constexpr double kErfFar[] = {-0.000214595904405369, 0.003219982226286444, -0.02290605108235244,
                               0.10528688331961417,   0.635699348092447,    1.1285199583266867};
 
-/// log(1 + x) of f32, in f32: softplus is made of it. What 1 + x loses is added to its logarithm.
+/// log(1 + x) of f32, in f32, which softplus is made of. The rounding error of 1 + x is corrected for after the
+/// logarithm.
 Value* narrow_log1p(IRBuilder<>& b, Value* x) {
   Value *one = number(x, 1), *shifted = b.CreateFAdd(x, one);
   Value* lost = b.CreateFSub(x, b.CreateFSub(shifted, one));

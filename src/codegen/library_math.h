@@ -11,13 +11,13 @@ namespace weft::codegen {
 /// Whether the function is computed in f32 throughout.
 constexpr bool is_narrow(ir::OpCode code) { return code == ir::OpCode::kErf || code == ir::OpCode::kLog1p; }
 
-/// The largest number of which emit_library_function() has the right sine and cosine.
+/// The largest |x| for which emit_library_function() computes sine and cosine correctly.
 inline constexpr double kMostTurned = 1e6;
 
-/// A function that C has in its library (sin, pow, erf and others) of one or two vectors of f32, as arithmetic in f64
-/// that is rounded to f32 at the end (erf and log1p in f32): within 1 unit in the last place, those two within 2, with
-/// C's results at the edges. For a sine or cosine of more than kMostTurned the result is any number. Null for a
-/// function without such a form (rem).
+/// A function of C's library (sin, pow, erf and others) on one or two vectors of f32. It is computed in f64 and rounded
+/// to f32 at the end, within 1 unit in the last place; erf and log1p are computed in f32, within 2. At the edges
+/// results are C's. Sine and cosine beyond kMostTurned return any number. Null for a function without such a form
+/// (rem).
 llvm::Value* emit_library_function(llvm::IRBuilder<>& b, ir::OpCode code, std::span<llvm::Value* const> operands);
 
 }  // namespace weft::codegen

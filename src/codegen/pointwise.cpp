@@ -36,7 +36,7 @@ llvm::AllocaInst* entry_alloca(IRBuilder<>& b, llvm::Type* type) {
   return slot;
 }
 
-/// Calls a function of runtime/scalar_functions.def, which does an element at a time.
+/// Calls a function of runtime/scalar_functions.def for each element.
 Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const> operands) {
   llvm::Type* type = operands[0]->getType();
   auto* vector = llvm::cast<llvm::FixedVectorType>(type);
@@ -57,13 +57,13 @@ Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const>
   return b.CreateAlignedLoad(type, first, llvm::Align(64));
 }
 
-/// Whether a lane is so large that its sine takes more digits of pi than the inline code has.
+/// Whether a lane is so large that its sine needs more digits of pi than the inline code has.
 Value* is_beyond(IRBuilder<>& b, Value* x) {
   Value* size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
   return b.CreateOrReduce(b.CreateFCmpOGT(size, llvm::ConstantFP::get(x->getType(), kMostTurned)));
 }
 
-/// In registers of f64, as many as they take.
+/// Splits a vector that is wider than one register in f64 into halves, down to that width.
 Value* inline_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
   const auto lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(operands[0]->getType())->getNumElements());
   const int wide_lanes = vector_isa(b).avx512 ? 8 : 4;
@@ -121,7 +121,7 @@ Value* emit_cast(IRBuilder<>& b, Value* x, DType from, DType to) {
   return b.CreateIntCast(x, type, from != DType::kBool);
 }
 
-/// What the machine code of an op is made from: vectors of one type, of which ops of one operand have x only.
+/// The operands of an op whose machine code is emitted: vectors of one type, `x` alone for a unary op.
 struct Site {
   IRBuilder<>& b;
   DType from;  ///< the operands' type
@@ -274,7 +274,7 @@ double half_constant(double number, DType dtype) {
   return value.convertToDouble();
 }
 
-/// Whether the op's result on any numbers of a 16-bit type is a number of the type, so that it needs no rounding.
+/// Whether the op maps numbers of a 16-bit type to numbers of that type, so that its result needs no rounding.
 bool is_exact(OpCode code, DType from, DType to) {
   if (code == OpCode::kCast) return from == to || from == DType::kBool;
   return ir::traits_of(code).is_exact16;
@@ -357,7 +357,7 @@ Value* emit_constant(IRBuilder<>& b, const ir::Op& op, DType dtype, int64_t lane
 }
 
 Value* emit_maximum(IRBuilder<>& b, Value* x, Value* y) {
-  // a > b, or unordered: then a if it is the NaN, else b.
+  // Unordered or a > b: a if it is the NaN or the larger, else b.
   return b.CreateSelect(b.CreateFCmpUGT(x, y), b.CreateSelect(b.CreateFCmpUNO(y, y), y, x), y);
 }
 

@@ -22,10 +22,11 @@ using llvm::Value;
 using planning::is_reduction;
 using planning::Lowering;
 
-constexpr int64_t kLongProduct = 96;  // multiply-adds a number, which hide asking for what is read behind them
+constexpr int64_t kLongProduct = 96;  // multiply-adds for each element; from here on they hide a prefetch for the ops
+                                      // after them
 
-/// Of left operands in one chunk of rows, whose products go over all panels: half of a core's own cache, since all
-/// weights are read again for each chunk, often from a distant cache.
+/// The bytes of left operands in one chunk of rows, which is multiplied by all panels before the next. It is half of a
+/// core's own cache: each chunk reads all weights again, often from a distant cache.
 int64_t chunk_bytes() { return runtime::private_cache_bytes() / 2; }
 
 /// A product of the stage, with its tile on the stack.
@@ -34,13 +35,13 @@ struct Product {
   int64_t groups, unroll, inner;
   DType left, dtype;  ///< of the left operand, and of the tile
   DType weights;      ///< bf16: the panels are in pairs; i8: there are no panels
-  DType plain_type;   ///< of weights that are not packed: theirs, or f16 or i8, whose panels are f32
+  DType plain_type;   ///< unpacked weights: their type; f16 and i8 widen to panels of f32
   runtime::ProductLayout layout;
   Value* tile;
-  Value *entry, *plain;  ///< of the pack's buffer (runtime/packs.h), and the weights that are not packed, or null
+  Value *entry, *plain;          ///< the pack's buffer (runtime/packs.h); the unpacked weights, or null
   bool may_be_left_out = false;  ///< the pack
 
-  /// Of one panel, [inner][groups * unroll] units.
+  /// The bytes of one panel, [inner][groups * unroll] units.
   int64_t panel_bytes() const {
     const int64_t rows = weights == DType::kBF16 ? ceil_div(inner, 2) : inner;
     return rows * groups * unroll * target::kUnit;
@@ -176,7 +177,7 @@ class RowStage {
 
   // ---- products
 
-  /// The loop over panels and blocks of rows, which is the runtime's.
+  /// Calls the runtime's loop over panels and blocks of rows.
   void emit_panels(Value* first, Value* last, bool alone) {
     llvm::Type *pointer = b_.getPtrTy(), *integer = b_.getInt64Ty();
     Value *steps = frame_.i64(1), *apart = frame_.i64(0);  // rows from step to step
@@ -271,15 +272,15 @@ class RowStage {
 
   llvm::Constant* constant(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
 
-  /// Of a function that the runtime calls: its type doesn't matter here.
+  /// The address of a function that the runtime calls, so that its type here doesn't matter.
   llvm::Constant* runtime_address(const std::string& name) {
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
     return llvm::cast<llvm::Constant>(frame_.runtime_function(name, type).getCallee());
   }
 
-  /// Asks for what the ops behind the products of a block will read, where the processor's own prefetcher doesn't: the
-  /// products take long enough for it to come from memory. (LSTM B257 T10 H422 on Zen 4: 54 ms without, 46 with it.
-  /// With H416, whose rows are whole cache lines, it changed nothing.)
+  /// A function that prefetches the operands of the ops after a block's products, where the processor's own prefetcher
+  /// doesn't: the products take long enough for the data to come from memory. (LSTM B257 T10 H422 on Zen 4: 54 ms
+  /// without, 46 with it. With H416, whose rows are whole cache lines, it changed nothing.)
   Frame::Outlined outline_prefetch() {
     const std::vector<planning::View> views = elements_.astride_lines();
     const bool is_long = std::ranges::any_of(products_, [](auto& each) { return each.second.inner >= kLongProduct; });

@@ -77,7 +77,7 @@ class ScanLoop {
                                    {bytes, part_of(bytes), frame_.i64(count), addresses});
   }
 
-  /// What is this thread's of a number that all rows have together.
+  /// This thread's share of a total over all rows.
   Value* part_of(Value* all) {
     Value* part = b_.CreateUDiv(all, frame_.units);
     if (!frame_.batched || view_.carry_args.empty()) return part;
@@ -86,7 +86,7 @@ class ScanLoop {
     return b_.CreateUDiv(rows, b_.CreateSelect(b_.CreateICmpEQ(batch, frame_.i64(0)), frame_.i64(1), batch));
   }
 
-  /// Stores past the caches come after all others only if they are made to: the stages behind read the stacks.
+  /// Orders the stores past the caches before whatever follows: the stages behind read the stacks.
   void finish_streams() {
     if (!scan_.streamed.empty()) b_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
   }
@@ -102,8 +102,9 @@ class ScanLoop {
 
   // ---- steps without memory between them
 
-  /// Where there are few vectors, each step waits for what the one before stored. Of more, the processor works on
-  /// several at a time, which it could not of steps of one; the sooner the longer a step is.
+  /// Whether the carries of this thread are so few vectors that keeping them in registers pays. With few vectors, each
+  /// step waits for the stores of the step before. With more, the processor overlaps the work of several vectors, which
+  /// a loop over one vector's steps would prevent. The more a step computes, the fewer vectors are enough for that.
   Value* fits_registers() {
     const planning::Stage& stage = scan_.block.stages[0];
     const bool dear =
@@ -116,7 +117,7 @@ class ScanLoop {
     return b_.CreateAnd(few, b_.CreateICmpSLT(frame_.first_step, frame_.last_step));
   }
 
-  /// All steps of one vector of carries after the other, as is_elementwise_scan allows.
+  /// For each vector of carries runs all steps before the next vector, as is_elementwise_scan allows.
   void emit_in_registers(Value* length, const std::vector<Value*>& carries) {
     const planning::Stage& stage = scan_.block.stages[0];
     auto [first, last] = rows_of(stage);
@@ -172,7 +173,7 @@ class ScanLoop {
     }
   }
 
-  /// Where an earlier call ended before step `first`, the carries are where it left them.
+  /// After an earlier call that ended before step `first`, takes the carries from where that call left them.
   void continue_from(Value* first, std::vector<Value*>& carries) {
     parity_ = b_.CreateAnd(b_.CreateSub(first, frame_.i64(1)), frame_.i64(1));
     Value* starts = b_.CreateICmpEQ(first, frame_.i64(0));
@@ -180,9 +181,8 @@ class ScanLoop {
       carries[i] = b_.CreateSelect(starts, carries[i], alternate(view_.carry_outs[i], scan_.carries[i]));
   }
 
-  /// The loop of a ragged scan carries two more numbers from step to step: the first packed row of the step, and the
-  /// number of rows of the step before. Between two steps, rows that end store their carries, rows that enter load
-  /// them.
+  /// The loop of a ragged scan also carries the first packed row of the step, and the number of rows of the step
+  /// before. Between two steps, rows that end store their carries, and rows that enter load them.
   void emit_ragged(Value* length, std::vector<Value*> carried) {
     Value* last = b_.CreateSub(length, frame_.i64(1));
     carried.push_back(view_.reverse ? frame_.size(view_.ragged->packed) : frame_.i64(0));
@@ -217,12 +217,12 @@ class ScanLoop {
     time_ = view_.reverse ? b_.CreateSub(last, step) : step;
     parity_ = b_.CreateAnd(step, frame_.i64(1));
     is_last_ = b_.CreateICmpEQ(step, last);
-    // Every other step takes the panels backwards. If the weights are larger than the cache, it begins with those that
-    // the step before left there.
+    // Every other step takes the panels backwards. If the weights are larger than the cache, a step then begins with
+    // the weights that the step before left there.
     frame_.backwards = b_.CreateICmpNE(parity_, frame_.i64(0));
   }
 
-  /// Sets the addresses at which the step reads its slices, and none at which it stores.
+  /// Sets the addresses of the slices that the step reads, and clears the addresses at which it stores.
   void set_inputs() {
     frame_.targets.clear();
     frame_.next_slice.clear();
@@ -296,11 +296,12 @@ class ScanLoop {
     }
   }
 
-  /// A stage with a product reads its weights once for all rows; others read nothing that they share.
+  /// Whether the stage runs for a few rows at a time. A stage with a product does not: it reads its weights once for
+  /// all rows.
   bool runs_in_blocks(const planning::Stage& stage) const { return frame_.batched && stage.unroll == 0; }
 
-  /// Runs stages for a few rows at a time, so that what one stores is in the first-level cache when the next reads it.
-  /// Members that share columns wait for each other between the stages, so they take all rows at once.
+  /// Runs stages for a few rows at a time, so that a stage reads what the stage before stored from the first-level
+  /// cache. Members that share columns wait for each other between the stages, so they take all rows at once.
   void emit_in_blocks(size_t first, size_t last) {
     constexpr int64_t kRows = 4;
     Value *all_first = frame_.lo, *all_last = frame_.hi, *ragged_last = last_row_;
@@ -389,9 +390,9 @@ class ScanLoop {
     frame_.branch(b_.CreateICmpSLT(x, y), body, [] {});
   }
 
-  /// The step will ask for the next step's slice of a stack if it has more stacks than the processor's own prefetcher
-  /// follows. (Zen 5, stacks larger than the caches: with 9 of them a loop takes three quarters of the time, with 7 as
-  /// long as before; with few rows, whose next slice lies beside this one, 3 % longer.)
+  /// Makes the step prefetch the next step's slice of a stack if there are more stacks than the processor's own
+  /// prefetcher follows. (Zen 5, stacks larger than the caches: with 9 stacks a loop takes three quarters of the time,
+  /// with 7 as long as before; with few rows, whose next slice lies beside this one, 3 % longer.)
   void expect_next(Value* place, ValueId of) {
     constexpr int64_t kFollowed = 8;
     if (view_.ragged || std::ssize(view_.xs) + std::ssize(view_.stacks) <= kFollowed) return;
@@ -435,7 +436,7 @@ class ScanLoop {
     });
   }
 
-  /// The rows of the stage's domain that are ours.
+  /// This thread's rows of the stage's domain.
   std::pair<Value*, Value*> rows_of(const planning::Stage& stage) {
     ir::Shape rows = stage.lowering == Lowering::kRowCopy ? frame_.type(stage.ops[0]->results[0]).shape : stage.domain;
     rows.pop_back();
@@ -461,7 +462,8 @@ class ScanLoop {
   std::map<ValueId, const planning::Stage*> producer_;
   Value* is_first_unit_ = nullptr;
   Value *time_ = nullptr, *parity_ = nullptr, *is_last_ = nullptr;  // of the step at hand
-  Value *offset_ = nullptr, *last_row_ = nullptr;  // of a ragged step: its first packed row, and the end of our rows
+  Value *offset_ = nullptr, *last_row_ = nullptr;  // of a ragged step: its first packed row, and the end of this
+                                                   // thread's rows
 };
 
 }  // namespace

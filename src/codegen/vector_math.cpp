@@ -17,8 +17,8 @@ using llvm::Value;
 
 bool is_double(Value* x) { return x->getType()->getScalarType()->isDoubleTy(); }
 
-/// The same, highest coefficient first, by Estrin's scheme: pairs of terms until three are left. As many operations
-/// (but for the powers of x), of which fewer wait for each other.
+/// The same polynomial, highest coefficient first, by Estrin's scheme: combines pairs of terms until three are left.
+/// Except for the powers of x it takes as many operations, but fewer of them wait for each other.
 Value* estrin(IRBuilder<>& b, Value* x, std::span<const double> coefficients) {
   std::vector<Value*> terms;
   for (double c : coefficients) terms.push_back(number(x, c));
@@ -61,7 +61,7 @@ bool is_zmm(const IRBuilder<>& b, Value* x) {
   return x->getType()->getPrimitiveSizeInBits() == 512 && vector_isa(b).avx512;
 }
 
-/// x 2^n for an n that is an integer; subnormal results round once.
+/// x 2^n for an integer n; a subnormal result is rounded once.
 Value* scale(IRBuilder<>& b, Value* x, Value* n) {
   const auto code =
       is_double(x) ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512 : llvm::Intrinsic::x86_avx512_mask_scalef_ps_512;
@@ -70,7 +70,7 @@ Value* scale(IRBuilder<>& b, Value* x, Value* n) {
   return b.CreateIntrinsic(code, {}, {x, n, llvm::Constant::getNullValue(x->getType()), all, b.getInt32(kRoundAsSet)});
 }
 
-/// 1 / x within 2^-14 of it, of f32.
+/// 1 / x of f32, within 2^-14.
 Value* reciprocal(IRBuilder<>& b, Value* x) {
   return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rcp14_ps_512, {},
                            {x, llvm::Constant::getNullValue(x->getType()), b.getInt16(0xffff)});
@@ -80,15 +80,15 @@ struct NearestPower {
   Value *shifted, *n;  ///< n + offset in the low bits of the mantissa, and n as a number
 };
 
-/// The integer n next to x * factor, which is x / ln 2 if nothing else is said.
+/// The integer nearest to x * factor, by default to x / ln 2.
 NearestPower nearest_power(IRBuilder<>& b, Value* x, const ExpFormat& format, int offset = 0, double factor = kLog2e) {
   Value* magic = number(x, format.magic + offset);
   Value* shifted = fma(b, x, number(x, factor), magic);
   return {shifted, b.CreateFSub(shifted, magic)};
 }
 
-/// 2^(n - format.bias) for an n in the low bits that is the exponent of a normal number; what is above n is shifted
-/// out.
+/// 2^(n - format.bias), where the low bits of the argument hold n, the exponent of a normal number. The bits above n
+/// are shifted out.
 Value* power_of_two(IRBuilder<>& b, Value* n, const ExpFormat& format, llvm::Type* type) {
   return b.CreateBitCast(b.CreateShl(n, llvm::ConstantInt::get(n->getType(), format.mantissa)), type);
 }
@@ -103,8 +103,8 @@ Value* expm1_near_zero(IRBuilder<>& b, Value* r, const ExpFormat& format) {
   return fma(b, estrin(b, r, format.polynomial), b.CreateFMul(r, r), r);
 }
 
-/// exp of an x in the format's range; `is_normal`: 2^n is, for the n next to x / ln 2. Where it may not be, the power
-/// is two factors, of which the first makes no number subnormal.
+/// exp of an x in the format's range. `is_normal` promises that 2^n is normal for the n nearest to x / ln 2. Without
+/// that promise 2^n is multiplied in as two factors, and the product with the first is never subnormal.
 Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   llvm::Type* type = x->getType();
@@ -140,7 +140,7 @@ struct LogFormat {
   unsigned bits, mantissa;
   uint64_t root_half, one;        // the bits of sqrt(1/2) and of 1
   double smallest_normal, raise;  // raise = 2^mantissa
-  double magic;                   // its low mantissa bits hold an integer that is added to its bits
+  double magic;                   // added to an integer, it makes a float with that integer in its low mantissa bits
 };
 const LogFormat kLog32{32, 23, 0x3f3504f3, 0x3f800000, 0x1p-126, 0x1p23, 12582912.0};
 const LogFormat kLog64{64, 52, 0x3fe6a09e667f3bcd, 0x3ff0000000000000, 0x1p-1022, 0x1p52, 6755399441055744.0};
@@ -181,7 +181,7 @@ Value* log_of_normal(IRBuilder<>& b, Value* x, Value* fewer) {
 
 // In both functions below the quotient q = top / bottom takes one step of Newton's method from the reciprocal's
 // estimate (whose error squared is 2^-28). Its residual top - q bottom starts with the largest terms, which nearly
-// cancel each other where the result is close to 1. So 1 - q, and with it the derivative, is as right as it can be.
+// cancel each other where the result is close to 1. So 1 - q, and with it the derivative, is as accurate as f32 allows.
 
 /// 2^m / (2^m + exp(-r)) for an f32 zmm, with m = round(x / ln 2) and r = x - m ln 2: neither power overflows for an x
 /// that is not far from the range where sigmoid is neither 0 nor 1.
@@ -217,10 +217,10 @@ Value* tanh_by_estimate(IRBuilder<>& b, Value* x) {
   return b.CreateCopySign(fma(b, residual, estimate, q), x);
 }
 
-// Without these instructions the power of two is made of the number that rounds: the integer that stands in the low
-// bits of its mantissa, moved to the exponent. One division is left as it is: the two multiply-adds and more that would
-// correct it for the rounding of its bottom are an eighth of the time of an LSTM's elementwise work on Zen 3, for less
-// than a unit in the last place.
+// Without these instructions the power of two comes from the number that was added to round: the integer in the low
+// bits of its mantissa is shifted into the exponent. The one division isn't corrected for the rounding of its
+// denominator. That would take two multiply-adds and more, an eighth of the time of an LSTM's elementwise work on Zen
+// 3, for less than a unit in the last place.
 
 // Polynomials of (exp(r) - 1 - r) / r^2 on |r| <= ln(2)/2, minimax by Lawson's algorithm: weighted least squares whose
 // weights grow where the error is large. Relative to exp(r), the error of kExpOfRest is 2^-28. kTanhOfRest is written
@@ -236,12 +236,13 @@ Value* power_of_f32(IRBuilder<>& b, Value* shifted) {
 }
 
 constexpr double kSigmoidLow = -105, kSigmoidHigh = 20;  // here sigmoid is 0, or 1, as rounded
-/// sigmoid's fraction is expanded by 2^kLittle: from kSigmoidLow to kSigmoidHigh its parts are normal numbers then.
+/// sigmoid's numerator and denominator are both multiplied by 2^kLittle, so that they are normal numbers for x from
+/// kSigmoidLow to kSigmoidHigh.
 constexpr int kLittle = -32;
 constexpr double kLittlePower = 0x1p-32;
 
-/// r + r^2 P(r) for a P of degree 4. What waits for something here waits for four operations, which are five by
-/// Estrin's scheme; there is one more in all.
+/// r + r^2 P(r) for a P of degree 4. The longest chain of dependent operations is four, by Estrin's scheme five; there
+/// is one operation more in all.
 Value* expm1_soon(IRBuilder<>& b, Value* r, std::span<const double, 5> p) {
   Value* square = b.CreateFMul(r, r);
   Value* low = fma(b, fma(b, number(r, p[3]), r, number(r, p[4])), square, r);
@@ -250,7 +251,7 @@ Value* expm1_soon(IRBuilder<>& b, Value* r, std::span<const double, 5> p) {
 }
 
 /// 2^-32 / (2^-32 + 2^(n - 32) exp(r)) with -x = n ln 2 + r: a subnormal result is rounded once, by the division.
-/// `soon`: in more operations of which fewer wait for each other.
+/// `soon`: takes more operations, of which fewer wait for each other.
 Value* sigmoid_by_quotient(IRBuilder<>& b, Value* x, bool soon = false) {
   x = at_least(b, at_most(b, x, kSigmoidHigh), kSigmoidLow);
   const auto [shifted, n] = nearest_power(b, x, kFormat32, kFormat32.bias + kLittle, -kLog2e);
@@ -274,8 +275,8 @@ Value* tanh_by_quotient(IRBuilder<>& b, Value* x) {
   return b.CreateCopySign(b.CreateFDiv(e, b.CreateFAdd(e, number(x, 1.0))), x);
 }
 
-// For what is rounded to bf16, whose last place is 2^-8: polynomials within 2^-13, and the reciprocal's estimate as it
-// is. Both are minimax polynomials on [-1/2, 1/2], relative to the function.
+// For results that are rounded to bf16, whose last place is 2^-8: polynomials within 2^-13, and the reciprocal's
+// estimate uncorrected. Both are minimax polynomials on [-1/2, 1/2], relative to the function.
 constexpr double kExp2Coarse[] = {0.055171669541418, 0.242611125437677, 0.693260985652830, 0.999928073346333};
 constexpr double kExp2m1Coarse[] = {0.009618110829156, 0.055837288708787, 0.240232521629522,
                                     0.693136857752064};  // (2^f - 1) / f
@@ -381,7 +382,7 @@ Value* emit_tanh(IRBuilder<>& b, Value* x, bool coarse) {
   Value* square = b.CreateFMul(x, x);
   Value* p = b.CreateFDiv(polynomial(b, square, kTanhP64), polynomial(b, square, kTanhQ64));
   Value* near = fma(b, b.CreateFMul(p, square), x, x);
-  // NaN is near: added to an exponent it could become a number.
+  // NaN takes `near`: added to an exponent it could become a number.
   return b.CreateSelect(b.CreateFCmpOGE(size, number(x, 0.625)), far, near);
 }
 

@@ -47,7 +47,7 @@ std::shared_ptr<CompilationAhead> CompilationAhead::begin(ir::Program program) {
   workers.join_those_who_left();
   auto ahead = std::make_shared<CompilationAhead>();
   auto has_left = std::make_shared<std::atomic<bool>>(false);
-  workers.all.reserve(workers.all.size() + 1);  // so that nothing fails once the thread runs
+  workers.all.reserve(workers.all.size() + 1);  // nothing may fail once the thread runs
   try {
     std::thread thread(runtime::on_another_core([ahead, has_left, program = std::move(program)]() mutable {
       ahead->compile(std::move(program));

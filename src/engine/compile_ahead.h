@@ -9,8 +9,8 @@ namespace weft::engine {
 
 struct NativeResult;
 
-/// A program that a thread of its own compiles, for a later call. stats() counts it when the first call takes it, with
-/// the seconds that this call waited. A program that no call takes is not counted.
+/// Compiles a program on a thread of its own, for a later call. stats() counts the program when the first call takes
+/// it, with the seconds that this call waited. A program that no call takes is not counted.
 class CompilationAhead {
  public:
   /// Begins to compile. Null where no thread can be had: the system gives none, a child of fork has but one, the

@@ -23,14 +23,15 @@ class Executable {
   virtual const ir::Program& program() const = 0;
   /// Checks the inputs of a call, and gives symbols their values.
   virtual const ir::Binder& binder() const = 0;
-  /// Runs the program on inputs that fit it, with binder()'s values of symbols for them. Outputs are dense, of the
-  /// sizes that the program's types give, allocated by the caller, and overlap nothing. But a result that takes an
-  /// input's memory (ir::Donation) has the input's address, and that input overlaps no other. std::bad_alloc when the
-  /// arena can't be had. After an error the memory of outputs, so of donated inputs, holds anything.
+  /// Runs the program. `inputs` fit it, and `symbols` are the sizes that binder() found for them. Outputs are allocated
+  /// by the caller, dense and of the sizes that the program's types give; they overlap no other memory. A result that
+  /// takes an input's memory (ir::Donation) is the exception: it has the input's address, and that input overlaps no
+  /// other. Throws std::bad_alloc when the arena can't be had. After an error the contents of outputs, so of donated
+  /// inputs, are undefined.
   virtual void run(const std::vector<int64_t>& symbols, std::span<const runtime::TensorRef> inputs,
                    std::span<const runtime::TensorRef> outputs, runtime::Team& team) const = 0;
-  /// The same after checking the inputs. User's error naming the input, what it must be and what it is, or the two that
-  /// share memory.
+  /// Checks the inputs, then runs as above. User's error naming the input, what it must be and what it is, or the two
+  /// inputs that share memory.
   void run(std::span<const runtime::TensorRef> inputs, std::span<const runtime::TensorRef> outputs,
            runtime::Team& team) const;
   /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
@@ -41,7 +42,7 @@ class Executable {
 
 /// Compiles a program. Nothing is kept for later calls (pytorch/operator/program_table.h does that).
 std::shared_ptr<const Executable> compile(ir::Program program);
-/// Compiles the program that a text holds. User's error if it doesn't parse.
+/// Compiles a program given as text. User's error if it doesn't parse.
 std::shared_ptr<const Executable> compile(std::string_view text);
 
 /// Counts since the process began: programs compiled, seconds, cache hits, and for each reason how often something ran

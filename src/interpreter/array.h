@@ -9,14 +9,14 @@
 
 namespace weft::interpreter {
 
-/// A dense row-major tensor that somebody else owns, to read.
+/// A dense row-major tensor to read, in memory that somebody else owns.
 struct View {
   DType dtype = DType::kF32;
   std::span<const int64_t> sizes;
   const void* data = nullptr;  ///< may be null when there are no elements
 };
 
-/// A dense row-major tensor that somebody else owns, to write.
+/// A dense row-major tensor to write, in memory that somebody else owns.
 struct MutableView {
   DType dtype = DType::kF32;
   std::span<const int64_t> sizes;

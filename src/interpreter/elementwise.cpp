@@ -47,7 +47,7 @@ void compare(const Call& call, F f) {
   dispatch_any(call.operands[0].dtype, [&]<typename T>(Tag<T>) { map2<T, Bool8>(call, f); });
 }
 
-/// Arithmetic that wraps for integers: done in unsigned 64 bits, where it is defined, and cut to the type.
+/// Integer arithmetic that wraps: computed in unsigned 64 bits, where overflow is defined, and truncated to the type.
 template <typename C, typename F>
 C wrapping(C a, C b, F f) {
   if constexpr (std::is_integral_v<C>)
@@ -257,7 +257,7 @@ void hypot(const Call& call) {
 void logaddexp(const Call& call) {
   dispatch_floating(call.operands[0].dtype, [&]<typename T>(Tag<T>) {
     map2<T, T>(call, [](auto a, auto b) {
-      const auto apart = a == b ? decltype(a){0} : std::abs(a - b);  // of equal infinities it would be NaN
+      const auto apart = a == b ? decltype(a){0} : std::abs(a - b);  // the difference of equal infinities would be NaN
       return std::max(a, b) + std::log1p(std::exp(-apart));
     });
   });

@@ -80,7 +80,7 @@ void Evaluator::run_kernel(const Call& call) {
 
 namespace {
 
-/// The number of rows of each step of a ragged scan, and the packed row at which they begin.
+/// For each step of a ragged scan: its number of rows, and its first packed row.
 struct Steps {
   const ir::Ragged& ragged;
   std::span<const int64_t> batch_sizes;
@@ -110,7 +110,7 @@ View rows_of(const View& all, int64_t first, int64_t count, std::deque<std::vect
 
 }  // namespace
 
-/// Each step has an evaluator of its own, in which the symbol of the rows is bound to the step's number of rows.
+/// Each step has an evaluator of its own, which binds the symbol of the rows to the step's number of rows.
 void Evaluator::run_ragged_scan(const Call& call) {
   ir::ScanView scan(call.op);
   auto carries = static_cast<size_t>(scan.carries);
@@ -136,7 +136,7 @@ void Evaluator::run_ragged_scan(const Call& call) {
                                                          : step_of(stack, static_cast<int64_t>(t)));
     }
     inside.run_ops(scan.region);
-    std::vector<Array> next = now;  // rows without such a step keep their carry
+    std::vector<Array> next = now;  // rows that the step doesn't have keep their carry
     for (size_t i = 0; i < carries; ++i) copy_bytes(next[i].bytes.data(), inside.view(scan.carry_outs[i]));
     for (size_t i = 0; i < scan.y_outs.size(); ++i) {
       View y = inside.view(scan.y_outs[i]);

@@ -19,8 +19,8 @@ std::vector<Array> evaluate(const ir::Program& program, std::span<const Array> i
 /// A value defined outside the op, which its region may use.
 using Captured = std::function<View(ir::ValueId)>;
 
-/// Runs one op on operands of the sizes that its types give under `bindings`. Results have these sizes too, are
-/// allocated by the caller and overlap nothing. `captured` is needed for a scan whose region uses outer values.
+/// Runs one op on operands of the sizes that their types have under `bindings`. The caller allocates the results, of
+/// the sizes of their types; results overlap nothing. `captured` is needed for a scan whose region uses outer values.
 void evaluate_op(const ir::Program& program, const ir::Op& op, std::span<const View> operands,
                  std::span<const MutableView> results, const ir::Bindings& bindings, const Captured& captured = {});
 

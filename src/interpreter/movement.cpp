@@ -6,7 +6,7 @@
 #include "interpreter/kernels.h"
 #include "interpreter/numeric.h"
 
-// Ops that move elements without computing with them, nearly all as one strided copy.
+// Ops that move elements without computing, nearly all of them as one strided copy.
 
 namespace weft::interpreter {
 namespace {

@@ -26,13 +26,13 @@ struct BFloat16 {
 float float_from_half(uint16_t bits);
 uint16_t half_from_float(float value);  ///< to nearest, ties to even
 
-/// What an element of storage type T is computed in: f32 for f16 and bf16, bool for bool, else itself.
+/// The type in which an element of storage type T is computed: f32 for f16 and bf16, else T.
 template <typename T>
 using Compute = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
                                    std::conditional_t<std::is_same_v<T, Bool8>, bool, T>>;
 
-/// What sums and products of elements accumulate in: f64 for f32, so that the interpreter can judge faster code; f32
-/// for f16 and bf16; unsigned 64-bit, which wraps, for integers.
+/// The type in which sums and products accumulate: f64 for f32, so that the interpreter can judge faster code; f32 for
+/// f16 and bf16; unsigned 64-bit integers, which wrap, for integers.
 template <typename T>
 using Accumulator =
     std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,

@@ -30,7 +30,8 @@ Binder::Binder(const Program& program) : program_(program.name) {
       sources_[input.shape[dim].values[0]] = place;
     }
   }
-  // Two inputs that differ in one symbol explain a misfit better than a product that comes out wrong.
+  // Messages name two inputs that differ in one symbol rather than a product of symbols that comes out wrong, if both
+  // are true.
   std::ranges::stable_partition(
       checks_, [&](const Place& place) { return inputs_[place.input].type.shape[place.dim].is_symbol(); });
   for (ValueId id : program.body.results) outputs_.push_back(make_tensor(program, id));

@@ -45,8 +45,8 @@ class Binder {
     return SizeTable::evaluate<Arithmetic>(size, values);
   }
 
-  /// Sets `values`, which begin with those of symbols(), from the inputs' sizes, size_at(place); the inputs' ranks must
-  /// be the types'. Returns why they don't fit, if they don't.
+  /// Completes `values`, which begin with those of symbols(), from the inputs' sizes size_at(place). The inputs must
+  /// have the ranks of the types. Returns why the sizes don't fit, or nothing.
   template <typename Arithmetic, typename SizeAt>
   std::optional<Misfit> bind(SizeAt size_at, std::vector<typename Arithmetic::Int>& values) const {
     values.clear();
@@ -87,7 +87,7 @@ class Binder {
   std::vector<Place> sources_;               ///< by symbol: its first occurrence alone
   std::vector<Place> checks_;                ///< all dims but the sources
   std::vector<std::pair<Dim, Size>> signs_;  ///< what must not be negative
-  std::vector<Dim> derived_;                 ///< by derived value: a dim that needs it
+  std::vector<Dim> derived_;                 ///< by derived value: a dim that is computed from it
 };
 
 /// Values of all symbols from the inputs' sizes (one vector of sizes an input). User's error naming the input, its type

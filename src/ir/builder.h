@@ -20,7 +20,7 @@ class Builder {
 
   /// A new program input.
   ValueId input(Type type, std::string name = "");
-  /// Any op with one result; `declared` for the ops that need a type.
+  /// Any op with one result. Ops that need a declared type take it as `declared`.
   ValueId emit(OpCode code, std::vector<ValueId> operands, Attrs attrs = {}, const Type* declared = nullptr);
   /// An op with all its results, regions included (types of results inferred).
   Op& append(Op op, std::vector<Type> declared = {});
@@ -37,7 +37,7 @@ class Builder {
   ValueId mul(ValueId a, ValueId b) { return binary(OpCode::kMul, a, b); }
   ValueId div(ValueId a, ValueId b) { return binary(OpCode::kDiv, a, b); }
   ValueId select(ValueId c, ValueId a, ValueId b) { return emit(OpCode::kSelect, {c, a, b}); }
-  /// `a` itself if it has that dtype.
+  /// `a` cast to a dtype; `a` itself if it has that dtype.
   ValueId cast(ValueId a, DType dtype);
   /// A cast with {excess_precision = true}.
   ValueId cast_loosely(ValueId a, DType dtype);

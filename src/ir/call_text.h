@@ -26,7 +26,7 @@ class CallText {
   bool flag(size_t i) const;
   int64_t integer(size_t i) const;
   bool has_none(size_t i) const { return argument(i) == "None"; }
-  /// Whether argument i is this number, whole or not.
+  /// Whether argument i equals this number, written as an integer or not.
   bool has_number(size_t i, double number) const;
   Sizes integers(size_t i) const;
   std::vector<bool> flags(size_t i) const;

@@ -66,7 +66,7 @@ class Splice {
     return values_[id] = to_.new_value(substitute(from_.type(id), sizes_), from_.values[id].name);
   }
 
-  /// A bound that becomes a number is an integer; other sizes are always dims.
+  /// A bound that becomes a number turns into an integer attribute; other sizes stay dims.
   Attr substituted(std::string_view attr, const Dim& dim) const {
     Dim result = substitute(dim, sizes_);
     if (is_bound(attr)) return as_attr(std::move(result));

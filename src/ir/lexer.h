@@ -11,7 +11,7 @@ namespace weft::ir {
 
 enum class TokenKind : uint8_t { kIdent, kValue, kGlobal, kInteger, kFloat, kString, kPunct, kEnd };
 
-/// A piece of the program's text, which it points into.
+/// A token: a view into the program's text.
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   std::string_view text;  ///< as written: with `%`, `@` and quotes

@@ -150,7 +150,7 @@ class Parser : private SizeParser {
     if (word.text == "nan") return std::numeric_limits<double>::quiet_NaN();
     if (word.text == "dim") {
       expect_punct('(');
-      Dim dim = parse_sum();  // a number too, which may be negative
+      Dim dim = parse_sum();  // may be a number, which may be negative
       expect_punct(')');
       return dim;
     }
@@ -192,7 +192,7 @@ class Parser : private SizeParser {
     expect_punct(')');
   }
 
-  /// `%a, %b in %x`, at least one.
+  /// `%a, %b in %x`: at least one result; `in %x` names the input whose memory `%b` takes.
   void parse_results() {
     do {
       std::vector<ValueId>& results = program_.body.results;

@@ -206,7 +206,7 @@ class Printer {
                  note_of(op));
   }
 
-  /// ` { ops, yield...`, and the brace that ends it.
+  /// Prints ` { ops, yield...` and the closing brace.
   void print_region(const Block& region, int depth, const std::string& yielded, const std::string& note) {
     out_ += " {" + note + "\n";
     for (const Op& inner : region.ops) print_op(inner, depth + 1);

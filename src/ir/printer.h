@@ -21,8 +21,8 @@ namespace weft::ir {
 ///     }
 std::string print(const Program& program, bool canonical = false);
 
-/// The same, with what `note` says of an op, if anything, as a comment behind it (behind its first line if it has
-/// regions).
+/// The program's text, with note(op), unless it is empty, as a comment after the op, or after its first line if it has
+/// regions.
 std::string print(const Program& program, const std::function<std::string(const Op&)>& note);
 
 }  // namespace weft::ir

@@ -27,7 +27,7 @@ inline constexpr size_t kOpCount = 0
 #include "ir/ops.def"
     ;
 
-/// What any phase may ask of an op's row in ops.def.
+/// An op's row in ops.def, for any phase.
 struct OpInfo {
   std::string_view name;
   int arity;  ///< -1: any number
@@ -68,8 +68,8 @@ std::vector<size_t> summed_dims(const Op& product, size_t rank);
 std::optional<double> constant_value(const Op& op);
 
 struct Program;
-/// When the op, or one in its regions, may find an error while it runs: an index that is out of range, an integer
-/// divided by zero, what an operator of PyTorch's raises.
+/// When the op, or an op in its regions, may find an error while it runs: an index out of range, an integer division by
+/// zero, an error raised by one of PyTorch's operators.
 Fails fails(const Program& program, const Op& op);
 
 /// An attribute. Floats print losslessly (`0.1`, `inf`, `nan`), dims as `dim(2*T)`, so that parse(print(p)) == p.
@@ -133,11 +133,11 @@ struct Value {
   std::string name;  ///< without the %; unique in the program when printed, may be empty
 };
 
-/// An attribute that is a size: an integer, or a dim where it is no number (`start = dim(T-1)`).
+/// An attribute that is a size: an integer, or a dim if the size has symbols (`start = dim(T-1)`).
 Dim size_attr(const Op& op, std::string_view name);
 Attr as_attr(Dim size);
-/// Whether the attribute is a size that is held as an integer where it is a number: a slice's bound or size, or what a
-/// pad adds.
+/// Whether the attribute is a size that is stored as an integer when it is constant: a slice's bound or size, or a
+/// pad's number of new elements.
 bool is_bound(std::string_view attr);
 
 /// The elements start..limit-1 along a dim.

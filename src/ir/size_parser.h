@@ -8,7 +8,7 @@
 
 namespace weft::ir {
 
-/// Reads a text token by token, and sizes in it. What a text can make it allocate is bounded.
+/// Reads a text token by token, and parses sizes in it. Limits what a text can make it allocate.
 class SizeParser {
  public:
   explicit SizeParser(std::string_view source) : source_(source), lexer_(source) { advance(); }
@@ -41,7 +41,7 @@ class SizeParser {
   int64_t parse_integer();
   /// A size: `T`, `4*T*B`, `(T+1)//2`.
   Dim parse_dim();
-  /// The same, or a negative number, which is no size.
+  /// As parse_dim, but a negative number is allowed.
   Dim parse_sum(int depth = 0);
 
   std::string_view source_;
@@ -57,7 +57,7 @@ class SizeParser {
   Dim parse_term(int depth);
 };
 
-/// The size that to_string() wrote. User's error on text that is none.
+/// Parses what Dim::to_string() wrote. User's error on other text.
 Dim parse_dim(std::string_view text);
 
 }  // namespace weft::ir

@@ -23,9 +23,9 @@ struct PlainSizes {
   static bool same(int64_t a, int64_t b) { return a == b; }
 };
 
-/// Sizes as a call computes them: each a number times values of a list. The list begins with the values of symbols.
-/// After these come derived values, each a sum or a division of what stands before it, so that every dim is such a
-/// product.
+/// Sizes as a call computes them: each is a number times entries of one list. The list begins with the values of the
+/// symbols. Derived values follow, each a sum or a division of entries before it, so that every dim can be written as
+/// such a product.
 class SizeTable {
  public:
   struct Size {
@@ -44,7 +44,8 @@ class SizeTable {
   const std::vector<std::string>& symbols() const { return symbols_; }  ///< sorted
   const std::vector<Derived>& derived() const { return derived_; }
 
-  /// The dim as a product. Adds the derived values that it needs. User's error if a symbol is none of symbols().
+  /// The dim as a product; adds the derived values that it needs to the list. User's error if a symbol is not in
+  /// symbols().
   Size add(const Dim& dim);
 
   /// Appends the derived values to those of symbols. False where one overflows.
@@ -79,7 +80,7 @@ class SizeTable {
  private:
   Size product(const Dim::Term& term);
   size_t value_of(const Dim::Atom& atom);
-  /// The index of a derived value, which is added if it is new.
+  /// The index of a derived value in the list, to which it is added if it is new.
   size_t sum(const Dim& dim, int64_t divisor);
 
   std::vector<std::string> symbols_;

@@ -47,7 +47,7 @@ enum class Rows : uint8_t {
   kDim,           ///< if the attribute `dim` is not 0
   kDims,          ///< if the attribute `dims` does not name 0
   kProduct,       ///< if the second operand has no rows, and the first has a dim beside its rows
-  kBatchProduct,  ///< if both operands have rows, and two dims beside them
+  kBatchProduct,  ///< if both operands have rows, and two more dims
   kLookup         ///< if the first operand, the table, has no rows
 };
 
@@ -62,7 +62,7 @@ enum class Batching : uint8_t {
   kMatmul,     ///< more rows; a batch of products if the weights differ from step to step
   kOuter,      ///< a batch of products
   kLookup,     ///< one look-up in a table that is the same in every step
-  kWindows     ///< rows of a tensor that is the same in every step, by one look-up of their numbers
+  kWindows     ///< rows of a tensor that is the same in every step, by one look-up of their indices
 };
 
 /// The dims of the first operand that a product sums over (summed_dims in ir/program.h).
@@ -83,10 +83,10 @@ enum class Cost : uint8_t {
 /// When an op may find an error while it runs. Until then no result is written to the memory of an input
 /// (planning/fusion/donations.h).
 enum class Fails : uint8_t {
-  kUnsaid,         ///< counts as kAnyTime; no row of the table leaves it so
-  kNever,          ///< whatever its operands hold; the ops in its regions are asked themselves
+  kUnsaid,         ///< treated as kAnyTime; no row of the table leaves it so
+  kNever,          ///< for no contents of its operands; the ops in its regions have traits of their own
   kBeforeWriting,  ///< finds all its errors before it writes anything
-  kAnyTime         ///< when a part of its results may be written already
+  kAnyTime         ///< possibly after a part of its results is written
 };
 
 /// Where an op that may fail does so.
@@ -164,7 +164,7 @@ struct OpTraits {
 namespace traits {
 
 inline constexpr OpTraits kOther;  ///< opts out of everything
-/// Has a result whatever its operands hold.
+/// Never fails, whatever its operands hold.
 inline constexpr OpTraits kTotal = kOther.fail(Fails::kNever);
 inline constexpr OpTraits kPointwise =
     kTotal.by(Lowering::kFused).rows_if(Rows::kAlways).batched(Batching::kSame).costs(Cost::kCheap);

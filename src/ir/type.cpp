@@ -10,7 +10,7 @@
 namespace weft::ir {
 namespace {
 
-/// More atoms in one size than any program has. This bounds the work of a product of sums in a text.
+/// More atoms in one size than any real program has. The limit bounds the work for a product of sums in a text.
 constexpr size_t kMostAtoms = 256;
 
 int64_t multiply(int64_t a, int64_t b) {
@@ -27,7 +27,7 @@ int64_t add(int64_t a, int64_t b) {
 
 int64_t floor_quotient(int64_t a, int64_t divisor) { return a / divisor - (a % divisor < 0); }
 
-/// The atoms of a size, those of its dividends included.
+/// The atoms of a size, including those of its dividends.
 size_t atoms_in(const Dim& dim) {
   size_t count = 0;
   for (const Dim::Term& term : dim.terms())
@@ -163,7 +163,7 @@ std::optional<Dim> try_multiply(const Dim& a, const Dim& b) {
 
 Dim floor_divide(const Dim& a, int64_t divisor) {
   internal_check(divisor > 0, "a size is divided by {}", divisor);
-  // Multiples of the divisor are taken out of the division, so that the factors left in it are within 0..divisor-1.
+  // Multiples of the divisor are taken out of the division, so that the remaining factors are within 0..divisor-1.
   Dim whole(floor_quotient(a.number_, divisor)), rest(a.number_ - whole.number_ * divisor);
   int64_t common = divisor;
   for (const Dim::Term& term : a.terms_) {

@@ -23,10 +23,10 @@ using Bindings = std::map<std::string, int64_t>;
 /// `(T+1)//2+1`. (Two different forms may still have equal values: `T//2+(T+1)//2` is not found to be `T`.)
 class Dim {
  public:
-  /// What a term is a multiple of: a symbol, or a size divided by a number and rounded down.
+  /// An indivisible factor of a term: a symbol, or a size divided by a number and rounded down.
   struct Atom {
     std::string symbol;                   ///< empty for a division
-    std::shared_ptr<const Dim> dividend;  ///< its factors are within 0..divisor-1: it is never negative
+    std::shared_ptr<const Dim> dividend;  ///< its factors are within 0..divisor-1, so it is never negative
     int64_t divisor = 1;
     std::strong_ordering operator<=>(const Atom& other) const;
     bool operator==(const Atom& other) const { return (*this <=> other) == 0; }
@@ -46,16 +46,16 @@ class Dim {
   bool is_constant() const { return terms_.empty(); }
   /// The number; internal error unless is_constant().
   int64_t constant() const;
-  /// One symbol, times 1.
+  /// Whether this is one symbol, times 1.
   bool is_symbol() const;
   /// The symbol's name; internal error unless is_symbol().
   const std::string& name() const;
 
   /// The term without atoms.
   int64_t number() const { return number_; }
-  /// The other terms, the ones of more atoms first.
+  /// The terms that have atoms, those with more atoms first.
   const std::vector<Term>& terms() const { return terms_; }
-  /// The most atoms that a term has.
+  /// The largest number of atoms in a term.
   size_t degree() const { return terms_.empty() ? 0 : terms_[0].atoms.size(); }
 
   bool mentions(std::string_view symbol) const;

@@ -6,7 +6,7 @@
 
 #include "ir/type_rules.h"
 
-/// What type rules share. Each check throws the user's error, which names the op and what it was given.
+/// Checks that type rules share. Each throws the user's error, which names the op and what was given to it.
 namespace weft::ir::type_rules {
 
 template <typename T>

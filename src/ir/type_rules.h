@@ -8,7 +8,7 @@
 
 namespace weft::ir {
 
-/// What a type rule sees: an op of the right arity, its operands' types, and the types declared for its results.
+/// The input of a type rule: an op of the right arity, its operands' types, and the types declared for its results.
 struct RuleInput {
   const Program& program;
   const Op& op;
@@ -21,12 +21,12 @@ struct RuleInput {
   const Type& declared_type() const;
   /// User's error when the op has an attribute that is not listed (annotations apart).
   void allow(std::initializer_list<std::string_view> names) const;
-  /// An attribute that must be there; user's error unless it is an integer / a list of integers / a number.
+  /// A required attribute; user's error unless it is an integer / a list of integers / a number.
   int64_t integer(std::string_view attr) const;
-  /// An attribute that must be there: an integer, or a dim.
+  /// A required attribute: an integer, or a dim.
   Dim size(std::string_view attr) const;
   const std::vector<int64_t>& integers(std::string_view attr) const;
-  /// An attribute that is false when absent; user's error unless it is a bool.
+  /// An optional attribute, false when absent; user's error unless it is a bool.
   bool flag(std::string_view attr) const;
   /// The attribute `dim`: an index of one of the type's dims.
   size_t dim_of(const Type& type) const;

@@ -4,13 +4,13 @@ namespace weft::ir::type_rules {
 
 namespace {
 
-/// How a pack lays out its columns.
+/// The column layout of a pack.
 struct PanelLayout {
   int64_t groups, width, interleave;
   int64_t panels;
 };
 
-/// An attribute that counts something: a number from 1 on.
+/// A required attribute that counts something: at least 1.
 int64_t count_of(const RuleInput& in, std::string_view attr) {
   constexpr int64_t kMost = 1 << 16;
   const int64_t count = in.integer(attr);

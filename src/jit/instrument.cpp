@@ -18,8 +18,8 @@ namespace {
 /// Program counters with this bit set are not looked up in the process's files but given to __tsan_symbolize_external.
 constexpr uint64_t kExternalCode = uint64_t{1} << 60;
 
-/// Names of functions by the program counter that stands for them. A list that only grows and is never freed, since it
-/// is read in the middle of a report, where no lock may be taken.
+/// Names of functions by the program counters that stand for them. The list only grows and is never freed: it is read
+/// in the middle of a report, where no lock may be taken.
 struct FunctionName {
   uint64_t counter;
   std::string name;
@@ -27,7 +27,7 @@ struct FunctionName {
 };
 std::atomic<const FunctionName*> function_names{nullptr};
 
-/// The counter depends on the name alone, since it is part of objects that other processes may load.
+/// The counter depends on the name alone: it is part of objects that other processes may load.
 uint64_t counter_of(const std::string& name) {
   uint64_t hash = 14695981039346656037ull;
   for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
@@ -83,7 +83,7 @@ class Announcer {
     else if (auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(&at))
       announce_intrinsic(*intrinsic);
     else if (!llvm::isa<llvm::FenceInst>(at))  // a fence touches no memory itself
-      // The functions that stages call announce what they do themselves.
+      // Functions that stages call announce their accesses themselves.
       internal_check(llvm::isa<llvm::CallInst>(at), "no announcement of '{}'", at.getOpcodeName());
   }
 

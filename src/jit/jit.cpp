@@ -22,10 +22,9 @@ namespace {
 
 using llvm::orc::LLJIT;
 
-/// A thread that is in LLVM stays here or holds the linker's lock: LLVM has locks that no fork can hold. These are the
-/// locks of its static objects, and of functions that it initialises at their first use. Threads compile at the same
-/// time, each a module with a context of its own. Never destroyed: programs may be compiled and freed while the process
-/// exits.
+/// Any thread in LLVM is counted here, or holds the linker's lock. LLVM has locks that a fork cannot take: those of its
+/// static objects, and of functions that it initialises at their first use. Threads compile at the same time, each a
+/// module with a context of its own. Never destroyed: programs may be compiled and freed while the process exits.
 ForkGate& compiler = *new ForkGate(LockRank::kCompiler);
 
 /// Guards the ORC session. A fork takes it, so no thread holds an LLVM lock while the process forks.

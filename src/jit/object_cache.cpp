@@ -34,9 +34,9 @@ class Descriptor {
 
   explicit operator bool() const { return number_ >= 0; }
   int number() const { return number_; }
-  /// Hands the descriptor over to a caller that closes it.
+  /// Gives up the descriptor; the caller closes it.
   int release() { return std::exchange(number_, -1); }
-  /// Whether what was written is in the file.
+  /// Closes the file. Returns whether everything written is in it.
   bool close() {
     const int number = release();
     return number < 0 || ::close(number) == 0;
@@ -61,7 +61,7 @@ std::string name_of(const std::string& key, Stored what) {
   return fmt::format("{:016x}.{}", checksum(key), what == Stored::kModule ? 'o' : 'p');
 }
 
-/// Whether `name` is the name of an object or, if `temporary`, the temporary name of one, which is longer.
+/// Whether `name` is an object's file name or, if `temporary`, the longer temporary name of an object.
 bool is_object(std::string_view name, bool temporary) {
   constexpr size_t kDigits = 16;
   return name.size() >= kDigits + 2 && name.find_first_not_of("0123456789abcdef") == kDigits &&
@@ -130,13 +130,13 @@ std::string read_file(const Descriptor& folder, const std::string& name) {
   return read_all(file.number(), static_cast<size_t>(info.st_size));
 }
 
-/// Bytes that this process has stored since it last looked at the whole folder, and a hash of that folder's path and
-/// inode (0: no look yet). Threads that store at once may disturb each other here, which costs one look more or one
-/// less.
+/// Bytes that this process has stored since it last looked through the whole folder, and a hash of that folder's path
+/// and inode (0: it hasn't looked yet). Threads that store at the same time may disturb these, which costs one look
+/// more or less.
 std::atomic<int64_t> stored_since_look{0};
 std::atomic<uint64_t> folder_looked_at{0};
 
-/// Whether the folder is due for a look, now that `stored` bytes more have been stored.
+/// Whether it is time to look through the folder, now that `stored` more bytes are in it.
 bool is_due(const Descriptor& folder, int64_t stored, int64_t part) {
   struct stat info{};
   if (::fstat(folder.number(), &info) != 0) return false;

@@ -17,8 +17,8 @@ enum class Stored : uint8_t {
 /// are not, or if anything fails, the object is compiled each time. That is never an error, and nothing waits.
 ///
 /// - The folder and its missing parents are made with mode 0700. An existing folder is used as it is or not at all: its
-///   mode is not changed, since the user may share it on purpose (XDG_CACHE_HOME). Each access opens it once, checks it
-///   by its descriptor, and reaches all files through that.
+///   mode is not changed, since the user may share it on purpose (XDG_CACHE_HOME). Each access opens the folder once,
+///   checks the descriptor, and reaches all files through it.
 /// - The folder itself must not be a symbolic link. Folders above it may be (~/.cache on another disk): whoever can
 ///   change these can at worst lead to another private folder of the user's.
 /// - Files are opened without following links and without waiting (a FIFO), and must be regular. They are written to a

@@ -108,7 +108,7 @@ void in_threads(size_t count, const Each& each) {
   try {
     while (threads.size() + 1 < most) threads.emplace_back(runtime::on_another_core(std::ref(work)));
   } catch (const std::system_error&) {
-    // No more threads can be had: the others do the work.
+    // No more threads can be had: the running ones do the work.
   }
   work();
   threads.clear();  // waits
@@ -119,7 +119,7 @@ void in_threads(size_t count, const Each& each) {
 }  // namespace
 
 std::vector<Object> compile_modules(std::vector<codegen::StageModule> modules, const std::string& dump) {
-  // The largest first: the others fill the time that it takes.
+  // The largest module first: the others fill the time that it takes.
   std::vector<size_t> order(modules.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater{}, [&](size_t i) { return modules[i].module->getInstructionCount(); });

@@ -41,8 +41,8 @@ std::string host_features() {
   return text;
 }
 
-/// Takes the passes of LLVM's code generation but for those that kOptions leaves out. LLVM's own switches for these
-/// passes would hold for everybody who uses LLVM in this process.
+/// Takes LLVM's passes of code generation except those that kOptions leaves out. LLVM's own switches for these passes
+/// would apply to every user of LLVM in this process.
 class PassFilter : public llvm::legacy::PassManagerBase {
  public:
   explicit PassFilter(llvm::legacy::PassManagerBase& passes) : passes_(passes) {

@@ -52,7 +52,7 @@ double read(const Array& array, int64_t offset) {
   return one.to_doubles()[0];
 }
 
-/// Gives results that are arguments, constants or views of them memory of their own, and each new state its own.
+/// Gives memory of their own to results that are arguments, constants or views of these, and to each new state.
 void copy_results(ir::Program& program, size_t states) {
   ir::Builder builder(program, program.body);
   const auto is_elsewhere = [&](ValueId value) {
@@ -63,7 +63,7 @@ void copy_results(ir::Program& program, size_t states) {
     return ir::is_constant(maker->code) || (elements != ir::Elements::kComputed && elements != ir::Elements::kSame);
   };
   std::vector<ValueId> results = program.body.results;
-  std::map<ValueId, ValueId> copies;  // of which outputs may share one with a state
+  std::map<ValueId, ValueId> copies;  // outputs may share a copy with a state
   for (size_t i = 0; i < results.size(); ++i) {
     const ValueId given = results[i];
     const auto before = results.begin() + static_cast<std::ptrdiff_t>(std::min(i, states));
@@ -112,7 +112,7 @@ void Bound::index() {
     }
   }
   is_known_ = is_constant_;
-  for (ValueId result : program_.body.results) is_constant_[result] = false;  // copies, which are made at each step
+  for (ValueId result : program_.body.results) is_constant_[result] = false;  // they are copies, made at each step
 }
 
 std::optional<size_t> Bound::argument(ValueId value) const {

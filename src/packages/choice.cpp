@@ -68,7 +68,7 @@ class Choice {
   void ask() {
     Value* most = b_.CreateExtractValue(cpuid(0), 0);
     basic_ = b_.CreateExtractValue(cpuid(1), 2);
-    // A leaf that isn't there gives another's bits.
+    // cpuid of a leaf that doesn't exist returns the bits of another leaf.
     Value* has_seven = b_.CreateICmpUGE(most, b_.getInt32(7));
     extended_ = b_.CreateSelect(has_seven, b_.CreateExtractValue(cpuid(7), 1), b_.getInt32(0));
     amd_ = b_.CreateExtractValue(cpuid(0x80000001), 2);

@@ -1,4 +1,4 @@
-// One vector of a value: read from memory, or computed from what its op reads.
+// One vector of a value: read from memory, or computed from its op's operands.
 #include <llvm/IR/Intrinsics.h>
 
 #include <cstring>
@@ -171,7 +171,7 @@ std::optional<Place> Emitter::reshaped(const Op& op, const Place& place) {
     if (n.base == nullptr) {
       moved.at[i].offset = n.offset % inner[i];
       n.offset /= inner[i];
-    } else if (--dims == 0) {  // the first of them: all that is left
+    } else if (--dims == 0) {  // the first such dim takes the whole quotient
       moved.at[i] = n;
     } else {
       Value* all = this->sum(n);
@@ -215,14 +215,15 @@ Value* Emitter::dynamic_slice(const Op& op, const Place& place) {
   return get(op.operands[0], moved);
 }
 
-/// The lanes of a vector that are elements: those behind the last column aren't.
+/// Which lanes of a vector are elements: lanes after the last column are not.
 Value* Emitter::valid(Value* vector) {
   auto* type = llvm::cast<llvm::FixedVectorType>(vector->getType());
   auto* flags = llvm::FixedVectorType::get(b_.getInt1Ty(), type->getNumElements());
   return valid_ != nullptr && valid_->getType() == flags ? valid_ : llvm::Constant::getAllOnesValue(flags);
 }
 
-/// As the language has it: by 0 an error, the least integer by -1 wraps. Lanes behind the last column divide by 1.
+/// Integer division as docs/ir.md defines it: by 0 is an error, the least integer by -1 wraps. Lanes after the last
+/// column divide by 1.
 Value* Emitter::integer_division(const Op& op, Value* x, Value* y) {
   llvm::Type* type = x->getType();
   Value* one = llvm::ConstantInt::get(type, 1);

@@ -51,7 +51,7 @@ void Emitter::loops(const std::vector<int64_t>& sizes, size_t dim, std::vector<C
   if (sizes[dim] == 1) return loops(sizes, dim + 1, at, body);
   const Coordinate before = at[dim];
   loop(sizes[dim], 1, [&](Value* i) {
-    const auto scope = std::pair(known_, computed_);  // what is known inside the loop isn't behind it
+    const auto scope = std::pair(known_, computed_);  // values computed inside the loop aren't available after it
     at[dim] = {i, before.offset};
     loops(sizes, dim + 1, at, body);
     std::tie(known_, computed_) = scope;
@@ -71,7 +71,9 @@ Value* Emitter::index(llvm::Instruction::BinaryOps code, Value* a, Value* b) {
     const auto* made = llvm::dyn_cast<llvm::Instruction>(value);
     return recorded_in_ != nullptr && made != nullptr && made->getParent() == b_.GetInsertBlock();
   };
-  if (is_aside(a) || is_aside(b)) return b_.CreateBinOp(code, a, b);  // of an index that was loaded there
+  if (is_aside(a) || is_aside(b))
+    return b_.CreateBinOp(code, a, b);  // an operand is computed here, from a loaded
+                                        // index
   Value*& known = computed_[{code, a, b}];
   if (known != nullptr) return known;
   llvm::IRBuilder<> there(b_.getContext());
@@ -136,7 +138,7 @@ void Emitter::store(const Buffer& buffer, const std::vector<Coordinate>& at, Val
   b_.CreateAlignedStore(stored, address(buffer, at), llvm::Align(size_of(buffer.dtype)));
 }
 
-/// Stores the first lanes: in halves, so that nothing behind them is written and nothing branches.
+/// Stores the first lanes only: in halves, so that nothing after them is written and nothing branches.
 void Emitter::store_exactly(const Buffer& buffer, const std::vector<Coordinate>& at, Value* value, int64_t lanes) {
   const auto count = static_cast<int64_t>(llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements());
   if (lanes >= count) return store(buffer, at, value);
@@ -153,7 +155,7 @@ void Emitter::store_exactly(const Buffer& buffer, const std::vector<Coordinate>&
 }
 
 unsigned Emitter::lanes_for(DType dtype, int64_t columns) const {
-  // Of f16 and bf16 as many as of the f32 that they are in registers, of bool as of the f32 that it was compared with.
+  // f16 and bf16 are f32 in registers and have as many lanes as f32, and so has bool, the result of comparisons of f32.
   const int64_t size = std::max<int64_t>(size_of(dtype), 4);
   const auto most = static_cast<uint64_t>(std::max<int64_t>(target_.vector_bytes / size, 1));
   return static_cast<unsigned>(std::min(most, std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns, 1)))));
@@ -164,7 +166,7 @@ unsigned Emitter::lanes_for(ValueId value) const {
   return lanes_for(dtype(value), shape.empty() ? 1 : shape.back());
 }
 
-/// Memory for a value, which in memory has this shape, with rows of `row` elements.
+/// Memory for a value of this shape, with rows of `row` elements.
 Memory::Slot& Emitter::reserve(ValueId value, const std::vector<int64_t>& shape, int64_t row) {
   Memory::Slot slot;
   slot.strides.resize(shape.size());
@@ -185,7 +187,7 @@ Buffer Emitter::in_state(ValueId value, const Memory::Slot& slot) {
 }
 
 llvm::GlobalVariable* Emitter::global(llvm::Constant* data, const std::string& name) {
-  llvm::GlobalVariable*& known = globals_[data];  // of the same bytes LLVM makes one constant
+  llvm::GlobalVariable*& known = globals_[data];  // LLVM keeps one constant for equal bytes
   if (known != nullptr) return known;
   auto* variable = new llvm::GlobalVariable(module_, data->getType(), true, llvm::GlobalValue::InternalLinkage, data,
                                             name);  // the module owns it

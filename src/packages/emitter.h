@@ -18,7 +18,7 @@
 
 namespace weft::packages {
 
-/// One coordinate: a number that a loop counts, plus a number.
+/// One coordinate: a loop's counter plus a constant.
 struct Coordinate {
   llvm::Value* base = nullptr;
   int64_t offset = 0;
@@ -29,7 +29,7 @@ struct Coordinate {
 struct Place {
   std::vector<Coordinate> at;
   int64_t lane = -1;   ///< the dim; -1: one element
-  unsigned lanes = 1;  ///< how many; those behind the end of the dim hold anything
+  unsigned lanes = 1;  ///< the number of lanes; those after the end of the dim hold anything
   auto operator<=>(const Place&) const = default;
 };
 
@@ -56,7 +56,7 @@ class Emitter {
 
   // ---- loops and memory (emitter.cpp)
   void loop(int64_t count, int64_t step, const Body& body);
-  /// A loop for each dim of `sizes` but those of one element.
+  /// Emits nested loops over `sizes`, skipping dims of one element.
   void loops(const std::vector<int64_t>& sizes, size_t dim, std::vector<Coordinate>& at,
              const std::function<void()>& body);
   llvm::Value* number(int64_t value) { return llvm::ConstantInt::get(index_, static_cast<uint64_t>(value), true); }
@@ -111,18 +111,18 @@ class Emitter {
     ir::ValueId value;
     Place place;
   };
-  /// One vector of products, constants and other values added up.
+  /// One vector of a sum of products, constants and other values.
   struct Sum {
     ir::ValueId value;
     Place place;
     std::vector<Part> parts;
     std::vector<Leaf> constants, others;
   };
-  /// How the columns of a nest are divided: a block is some vectors, for each of which a sum has a register.
+  /// How the columns of a nest are divided. A block is a few vectors; for each of them, every sum keeps a register.
   struct Blocks {
     int64_t columns = 1, count = 1;
     unsigned lanes = 1, vectors = 1;
-    llvm::Value* backwards = nullptr;  ///< whether the last block comes first in this step; null: it never does
+    llvm::Value* backwards = nullptr;  ///< whether this step takes the blocks last to first; null: never
     int64_t width() const { return static_cast<int64_t>(lanes) * vectors; }
     int64_t padded() const { return count * width(); }
   };
@@ -143,9 +143,9 @@ class Emitter {
   bool is_read_apart(ir::ValueId value) const;
   llvm::Value* plain_sum(const Sum& sum);
   llvm::Value* multiply_add(llvm::Value* a, llvm::Value* b, llvm::Value* c);
-  /// The sums with products that the vector of `values` at a place is computed from, the inner ones first.
+  /// The sums that contain products and that the vector of `values` at a place needs, inner ones first.
   std::vector<Sum> find_sums(const std::vector<ir::ValueId>& values, const Place& first);
-  /// Computes these sums, all of one type, for block `number` of the columns; get() then finds them.
+  /// Computes these sums, all of one type, for block `number` of the columns. get() then finds their values.
   void emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, llvm::Value* number);
   void emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, llvm::Value* block, const Totals& totals,
                    const std::vector<Group>& groups, const Layout& layout, int64_t splits);
@@ -238,16 +238,16 @@ class Emitter {
   std::map<ir::ValueId, Buffer> buffers_;
   std::set<ir::ValueId> scratch_;              ///< values whose memory is given back when nobody reads it any longer
   std::map<ir::ValueId, size_t> last_reader_;  ///< of values with memory, the last task; behind all of them: the caller
-  std::map<ir::ValueId, std::pair<Ring, ir::ValueId>> rings_;  ///< by the new state; with the old one
+  std::map<ir::ValueId, std::pair<Ring, ir::ValueId>> rings_;  ///< by the new state: its ring and the old state
   std::map<std::pair<int64_t, int64_t>, Turn> turns_;          ///< by rows, and by how many the window moves
   std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
   std::map<std::pair<ir::ValueId, Place>, llvm::Value*> known_;
   std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
   std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;
-  std::vector<Sum>* recording_ = nullptr;    ///< where find_sums puts what it meets
+  std::vector<Sum>* recording_ = nullptr;    ///< where find_sums collects sums
   llvm::BasicBlock* recorded_in_ = nullptr;  ///< the block of the nest, while find_sums is aside
-  int64_t direction_ = 0;                    ///< where a state says whether blocks go backwards; 0: it doesn't
+  int64_t direction_ = 0;                    ///< offset in a state of the flag whether blocks go backwards; 0: no flag
   llvm::Value* backwards_ = nullptr;         ///< what it says
   llvm::Value* block_column_ = nullptr;      ///< where the block being emitted begins; null: at 0
   int64_t first_column_ = 0;                 ///< of the nest being emitted

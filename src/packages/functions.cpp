@@ -1,4 +1,4 @@
-// The functions around a step, which the descriptor names. They check what they are given and return a status.
+// The functions around a step, which the descriptor names. They check their arguments and return a status.
 #include "packages/functions.h"
 
 #include <llvm/IR/IRBuilder.h>
@@ -101,7 +101,7 @@ class Functions {
            kOtherState);
   }
 
-  /// A state's elements between its place in memory, whose rows are padded, and the order of its shape.
+  /// Copies a state between its place in memory, where rows are padded, and dense memory of its shape.
   void copy_state(size_t number_of_state, Value* dense, Value* state, bool to_state) {
     const Memory::Slot& slot = memory_.slots.at(step_.program().body.args[number_of_state]);
     const Array& array = model_.states[number_of_state];
@@ -192,7 +192,7 @@ class Functions {
     Value* pointers[2];
     for (int side = 0; side < 2; ++side)
       pointers[side] = b_.CreateAlloca(llvm::ArrayType::get(b_.getPtrTy(), std::max<size_t>(strides[side].size(), 1)));
-    check_state(function->getArg(0));  // behind the variables, which are the first block's
+    check_state(function->getArg(0));  // after the variables, which belong to the first block
     loop(function->getArg(3), 1, [&](Value* t) {
       for (int side = 0; side < 2; ++side)
         for (size_t i = 0; i < strides[side].size(); ++i) {
@@ -255,7 +255,7 @@ class Functions {
   llvm::Constant* u32(uint64_t value) { return llvm::ConstantInt::get(b_.getInt32Ty(), value); }
   llvm::Constant* size(int64_t value) { return llvm::ConstantInt::get(index_, static_cast<uint64_t>(value)); }
 
-  /// A weft_tensor for each.
+  /// An array of weft_tensor, one for each name and type.
   llvm::Constant* tensors(const std::vector<std::string>& names, const std::vector<ir::Type>& types) {
     llvm::Type* pointer = b_.getPtrTy();
     auto* type = llvm::StructType::get(b_.getContext(), {pointer, b_.getInt32Ty(), b_.getInt32Ty(), pointer, index_});

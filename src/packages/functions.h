@@ -10,12 +10,12 @@ namespace weft::packages {
 
 /// What a package says of itself beside its code.
 struct Facts {
-  uint64_t fingerprint = 0;  ///< of the model: its program and its weights
+  uint64_t fingerprint = 0;  ///< of the model: a hash of its program and weights
   int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
 };
 
-/// Emits the functions around a step, and the descriptor `weft_model` (weft_model.h) with what it names: a function
-/// `<name>_model_<target>` that returns it, and `<name>_model`, a weak one.
+/// Emits the functions around a step, and the descriptor `weft_model` (weft_model.h) with everything it names. Two
+/// functions return the descriptor: `<name>_model_<target>`, and `<name>_model`, a weak symbol.
 Facts emit_model(const StepModel& model, const Bound& step, const Target& target, llvm::Function* step_function,
                  const Memory& memory, llvm::Module& module);
 

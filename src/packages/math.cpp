@@ -28,7 +28,7 @@ Value* ceil(IRBuilder<>& b, Value* x) { return b.CreateFNeg(floor(b, b.CreateFNe
 
 Value* trunc(IRBuilder<>& b, Value* x) { return b.CreateCopySign(floor(b, absolute(b, x)), x); }
 
-/// Of f64, for a result in f32.
+/// The remainder in f64, for a result in f32.
 Value* remainder(IRBuilder<>& b, Value* x, Value* y) {
   Value *size = absolute(b, x), *divisor = absolute(b, y), *zero = number(x, 0);
   Value* quotient = floor(b, b.CreateFDiv(size, divisor));
@@ -54,7 +54,7 @@ Value* library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> ope
   return b.CreateFPTrunc(rest, narrow);
 }
 
-/// floor and its kin where the target has no instruction; null for other ops.
+/// floor and similar ops where the target has no instruction; null for other ops.
 Value* rounding(IRBuilder<>& b, OpCode code, Value* x) {
   switch (code) {
     case OpCode::kFloor:

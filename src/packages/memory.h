@@ -9,12 +9,12 @@
 
 namespace weft::packages {
 
-/// Where states, inputs and what a step computes lie in the memory of a state: offsets from its start. Rows, the last
-/// dims, are padded to whole vectors, and behind them all is room for a vector block that is read past an end. What is
-/// read no longer gives its bytes to what is computed later.
+/// The layout of states, inputs and the step's values in the memory of a state, as offsets from its start. Rows (along
+/// the last dim) are padded to whole vectors. At the end there is room for a block of vectors that is read past an end.
+/// A value that is read for the last time gives its bytes to later values.
 struct Memory {
-  /// Where a window lies in its slot: at the row of `dim` that an i32 at this offset says, and, of its first rows, the
-  /// copies `rows` further.
+  /// Where a window lies in its slot. `first` is the offset of an i32, the row of `dim` at which the window begins. The
+  /// first rows have copies, `rows` rows further.
   struct Ring {
     int64_t first = 0;
     size_t dim = 0;
@@ -26,9 +26,10 @@ struct Memory {
     std::optional<Ring> ring;
   };
 
-  /// So many bytes: the smallest gap that has them, or new ones. Of multiples of one alignment offsets are such too.
+  /// The offset of `size` bytes: in the smallest gap that holds them, or new ones at the end. If all sizes are
+  /// multiples of an alignment, so are all offsets.
   int64_t take(int64_t size);
-  /// Bytes that `take` gave: others may have them from now on.
+  /// Frees bytes that `take` returned.
   void give_back(int64_t offset, int64_t size);
 
   std::map<ir::ValueId, Slot> slots;

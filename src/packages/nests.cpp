@@ -1,4 +1,4 @@
-// The loop nests of a step, one a task.
+// The loop nests of a step, one for each task.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -14,10 +14,11 @@ using llvm::Value;
 
 namespace {
 
-/// Bytes of weights that the nearest caches but one hold on most processors.
+/// Bytes of weights that fit into the second-level cache of most processors.
 constexpr int64_t kCached = int64_t{1} << 18;
-/// Vectors of a nest whose functions leave a processor of AVX-512 time for a division each (Zen 5: GRU with 16 units 39
-/// ns a step in place of 46, with 32 65 in place of 72, with 64, which has 4 vectors, 195 in place of 173).
+/// The largest number of vectors in a nest for which a processor with AVX-512 has time for a division each (Zen 5: GRU
+/// with 16 units 39 ns a step in place of 46, with 32 65 in place of 72, with 64, which has 4 vectors, 195 in place of
+/// 173).
 constexpr int64_t kFew = 2;
 
 }  // namespace
@@ -49,7 +50,7 @@ std::vector<Emitter::Sum> Emitter::of_type(const std::vector<Sum>& sums, DType d
   return some;
 }
 
-/// The sums of a nest, which have a register at the same time. The places are those of no loop yet.
+/// The sums of a nest, which are in registers at the same time. Their places are in no loop yet.
 std::vector<Emitter::Sum> Emitter::sums_of_nest(const std::vector<ValueId>& values) {
   const std::vector<int64_t> domain = sizes(values[0]);
   if (domain.empty()) return {};
@@ -58,8 +59,8 @@ std::vector<Emitter::Sum> Emitter::sums_of_nest(const std::vector<ValueId>& valu
   return find_sums(values, first);
 }
 
-/// Whether blocks go backwards in every second step: where a nest's weights are more than a cache holds, those read
-/// last in one step are read first in the next, and are still there. No block depends on another.
+/// Whether every second step takes the blocks backwards. If a nest's weights are larger than a cache, the weights that
+/// one step reads last are read first in the next, while they are still there. No block depends on another.
 bool Emitter::turns_round(const std::vector<Sum>& sums, const Blocks& blocks) const {
   int64_t bytes = 0;
   for (DType dtype : {DType::kF32, DType::kF64})
@@ -129,7 +130,7 @@ void Emitter::emit_elements(const std::vector<ValueId>& values, const std::vecto
   alone_ = false;
 }
 
-/// The vectors of one block: all are computed before any is stored, since a state may be stored where it is read.
+/// Emits the vectors of one block. All are computed before any is stored, since a state may be stored where it is read.
 void Emitter::emit_block(const std::vector<ValueId>& values, const std::vector<Destination>& to, const Place& first,
                          const Blocks& blocks, Value* number) {
   std::vector<Sum> sums = find_sums(values, first);
@@ -176,8 +177,8 @@ void Emitter::emit_block(const std::vector<ValueId>& values, const std::vector<D
     }
 }
 
-/// A part of a value that is put together, stored to each of `to`: whole vectors first, then what is left of a last
-/// one. Nothing behind its columns is written. No value: zeros in the shape of the whole.
+/// Stores one part of a concatenation to each of `to`: whole vectors first, then the rest of the last one. Nothing
+/// after the part's columns is written. Without a part: zeros in the shape of the whole.
 void Emitter::emit_part(ValueId part, ValueId whole, std::span<const Buffer> to,
                         const std::vector<Coordinate>& origin) {
   current_.clear();

@@ -91,7 +91,7 @@ std::string emit(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeG
   return std::string(bytes.begin(), bytes.end());
 }
 
-/// The object, and its text where that is asked for. Internal error for IR that isn't right.
+/// The object, and its assembly text if `assembly` isn't null. Internal error for invalid IR.
 std::string finish(llvm::Module& module, llvm::TargetMachine& machine, std::string* assembly) {
   std::string problems;
   llvm::raw_string_ostream stream(problems);
@@ -101,8 +101,8 @@ std::string finish(llvm::Module& module, llvm::TargetMachine& machine, std::stri
   return emit(module, machine, llvm::CodeGenFileType::ObjectFile);
 }
 
-/// User's error if the object needs a function that somebody else would have to have: LLVM calls one where a processor
-/// has no instruction, as for f64 on one that has f32 alone.
+/// User's error if the object calls a function that the package doesn't have. LLVM inserts such calls where a processor
+/// has no instruction, as for f64 on a processor with f32 alone.
 void check_needs_nothing(const std::string& object, const Target& target) {
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "package"));
   internal_check(static_cast<bool>(file), "LLVM cannot read what it wrote: {}", llvm::toString(file.takeError()));

@@ -9,10 +9,10 @@
 
 namespace weft::packages {
 
-/// A step as an object file for one target, with what its header says.
+/// A step as an object file for one target, with the facts that its header states.
 struct Object {
   std::string bytes;
-  std::string assembly;      ///< where it was asked for
+  std::string assembly;      ///< if it was asked for
   uint64_t fingerprint = 0;  ///< of program and weights: the same for all targets
   int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
   int64_t weights = 0, weight_bytes = 0;  ///< of products: how many, and bytes as they are stored, scales included
@@ -23,11 +23,11 @@ struct Object {
 /// target that isn't there.
 Object compile(const StepModel& model, const Target& target, bool assembly = false);
 
-/// An object that defines `<name>_model`: of several targets of one architecture, from the best to the least, the
-/// first that the processor has. User's error if nothing tells them apart.
+/// An object that defines `<name>_model`, which chooses among several targets of one architecture, given from the best
+/// to the least: the first that the processor can run. User's error if nothing tells them apart.
 std::string compile_choice(std::string_view name, const std::vector<std::string>& targets);
 
-/// An archive of object files of an architecture, as its system's `ar` writes it: names and bytes.
+/// An archive of object files (names and bytes) for an architecture, in the format of its system's `ar`.
 std::string archive(const std::vector<std::pair<std::string, std::string>>& members, std::string_view architecture);
 
 }  // namespace weft::packages

@@ -1,4 +1,4 @@
-// Weights in the order in which a step reads them, in the type that they are stored in.
+// Packs weights in the order in which a step reads them, in the type in which they are stored.
 #include <cstring>
 
 #include "codegen/half.h"
@@ -44,7 +44,7 @@ class Bytes {
 
 }  // namespace
 
-/// What the weights of these sums, which are of one type, are stored as.
+/// The stored type of the weights of these sums, which are all of one type.
 DType Emitter::stored_type(const std::vector<Sum>& sums) const {
   const DType type = dtype(sums[0].value);
   return type == DType::kF32 ? weights_.dtype() : type;
@@ -67,8 +67,8 @@ Emitter::Layout Emitter::layout_of(const std::vector<Sum>& sums, const std::vect
   return layout;
 }
 
-/// Whether two vectors of a row of weights lie element by element beside each other: the first of them at an even place
-/// of the row.
+/// Whether this vector of a row of weights is interleaved with a neighbour, element by element. The first vector of a
+/// pair has an even index.
 bool Emitter::is_paired(DType stored, size_t vector, size_t of) const {
   return target_.pairs && stored == DType::kBF16 && (vector | 1) < of;
 }
@@ -135,7 +135,7 @@ Value* Emitter::load_vector(Value* row, int64_t offset, DType stored, size_t vec
   const auto place = static_cast<int64_t>(vector);
   const auto at = [&](int64_t vectors) { return b_.CreateGEP(b_.getInt8Ty(), row, number(offset + vectors * bytes)); };
   if (!is_paired(stored, vector, of)) return load_weights(at(place), stored, lanes, bytes);
-  // Of the two numbers in 32 bits the higher one is an f32 with others' bits at its end.
+  // Each 32 bits hold two bf16. As f32, the lower one is shifted up and the higher one masked.
   auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), lanes);
   Value* both = b_.CreateAlignedLoad(type, at(place / 2 * 2), llvm::Align(static_cast<uint64_t>(bytes)));
   Value* wide = vector % 2 == 0 ? b_.CreateShl(both, llvm::ConstantInt::get(type, 16))
@@ -143,8 +143,8 @@ Value* Emitter::load_vector(Value* row, int64_t offset, DType stored, size_t vec
   return b_.CreateBitCast(wide, register_type(DType::kF32, lanes));
 }
 
-/// A vector of weights in registers: in f32, or f64 where they are. int8 weights become the integers that they are.
-/// `align`: bytes.
+/// A vector of weights in registers: as f32, or as f64 if they are f64. int8 weights become whole numbers, not yet
+/// scaled. `align`: bytes.
 Value* Emitter::load_weights(Value* address, DType stored, unsigned lanes, int64_t align) {
   const bool bytes = stored == DType::kI8;
   auto* type = llvm::FixedVectorType::get(bytes ? b_.getInt8Ty() : codegen::memory_type(b_, stored), lanes);
@@ -156,8 +156,8 @@ Value* Emitter::load_weights(Value* address, DType stored, unsigned lanes, int64
   return is_half(stored) ? codegen::emit_from_half(b_, loaded, stored) : loaded;
 }
 
-/// Weights of one row for the columns at the place of a product's result, where no block has them. As numbers: int8
-/// weights times their scales.
+/// Weights of one row, for columns of a product's result that belong to no block. int8 weights are multiplied by their
+/// scales.
 Value* Emitter::get_weights(const Part& part, const Coordinate& row, const Place& place) {
   const Op& product = *part.product;
   const bool transposed = product.attr_or<bool>("transpose_b", false);

@@ -1,6 +1,7 @@
-// Products by constant weights. The columns of a nest are cut into blocks of a few vectors; for each block the rows of
-// all weights that its sums need lie one after the other in the order of reading, so that a step reads its weights once
-// and in sequence. Sums begin with their biases and stay in registers; what the step does with them follows at once.
+// Products by constant weights. The columns of a nest are divided into blocks of a few vectors. For each block the rows
+// of all weights that its sums need are stored one after the other in the order of reading, so that a step reads its
+// weights once and in sequence. Sums begin with their biases and stay in registers; the elementwise ops on the sums
+// follow at once.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ constexpr int64_t kUnrolled = 4;   // steps of the loop over K
 // place of 230).
 constexpr int64_t kStride = 2048;
 
-/// The most products that a sum has of one operand.
+/// The largest number of products in a part of the sum, rounded down to a power of two.
 int64_t longest(const auto& sum) {
   int64_t most = 1;
   for (const auto& part : sum.parts) most = std::max(most, part.size);
@@ -76,7 +77,7 @@ void Emitter::add_leaves(ValueId value, const Place& place, bool top, Sum& sum) 
   sum.others.push_back({value, place});
 }
 
-/// Whether all blocks' elements of a constant are known: it is the same in all rows that a loop goes through.
+/// Whether a constant can be packed for all blocks: it is the same in all rows of the loops around it.
 bool Emitter::is_packable(ValueId value, const Place& place) const {
   const Op* op = step_.op_of(value);
   for (size_t i = 0; i < place.at.size(); ++i) {
@@ -87,7 +88,7 @@ bool Emitter::is_packable(ValueId value, const Place& place) const {
   return place.lane >= 0;
 }
 
-/// Whether no element of the value is read twice: it has one reader, or all take slices of it.
+/// Whether no element of the value is read twice: the value has one reader, or all readers are slices.
 bool Emitter::is_read_apart(ValueId value) const {
   int64_t readers = std::ranges::count(program_.body.results, value);
   bool slices = readers == 0;
@@ -105,7 +106,7 @@ Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
   return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, b, c});
 }
 
-/// A variable of the function, which LLVM puts in a register.
+/// A variable of the function, which LLVM turns into a register.
 Value* Emitter::variable(Value* start) {
   llvm::BasicBlock& entry = function_->getEntryBlock();
   llvm::IRBuilder<> at_entry(&entry, entry.begin());
@@ -114,7 +115,7 @@ Value* Emitter::variable(Value* start) {
   return slot;
 }
 
-/// For places that no block of columns has: right, and not fast.
+/// A sum at a place outside of all blocks of columns: correct but slow.
 Value* Emitter::plain_sum(const Sum& sum) {
   auto* type = register_type(dtype(sum.value), sum.place.lanes);
   if (recording_ != nullptr) return llvm::PoisonValue::get(type);
@@ -169,7 +170,7 @@ Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums) const {
   blocks.count = vectors;
   if (sums == 0) return blocks;
   const int64_t most = std::max<int64_t>(target_.registers * 3 / 4 / static_cast<int64_t>(sums), 1);
-  int64_t least = 0;  // cost, a half of it that of a block's beginning
+  int64_t least = 0;  // the least cost so far: 2 for a vector, 1 for the start of a block
   for (int64_t wide = 1; wide <= std::min(most, vectors); ++wide) {
     const int64_t count = (vectors + wide - 1) / wide, cost = 2 * count * wide + count;
     if (wide > 1 && cost > least) continue;
@@ -197,8 +198,8 @@ std::vector<Emitter::Group> Emitter::groups_of(const std::vector<Sum>& sums) con
   return groups;
 }
 
-/// All products of one row of a left operand: each element of it times a vector of each part. The sums are those of
-/// the parts' sums or, of int8 weights, those of the parts.
+/// Emits the products of one row of a left operand: each of its elements times a vector of each part. The products are
+/// added to the sums that contain the parts; for int8 weights each part has a sum of its own.
 void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, Value* weights,
                          const Totals& totals, int64_t splits) {
   const Part& first = sums[group[0].first].parts[group[0].second];
@@ -240,7 +241,7 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
   std::tie(known_, computed_) = scope;
 }
 
-/// One of the vectors of a sum: its partial sums added up.
+/// One vector of a sum: adds up its partial sums.
 Value* Emitter::add_splits(const std::vector<Value*>& total, unsigned vector, const Blocks& blocks, llvm::Type* type) {
   std::vector<Value*> all;
   for (size_t i = vector; i < total.size(); i += blocks.vectors) all.push_back(b_.CreateLoad(type, total[i]));
@@ -283,8 +284,9 @@ bool Emitter::is_straight(const std::vector<Sum>& sums, const Group& group, cons
   return static_cast<int64_t>(group.size()) * blocks.vectors * size <= kStraight;
 }
 
-/// How many registers each vector of a sum has, so that enough multiply-adds don't wait for each other. Where all are
-/// written out a sum is soon complete, and what waits for it too: as many as there are registers for, up to 4.
+/// The number of registers for each vector of a sum, so that enough multiply-adds are independent of each other. A sum
+/// whose products are all unrolled is short, and the ops after it wait for it: it gets as many as there are registers
+/// for, up to 4.
 int64_t Emitter::splits_for(const std::vector<Sum>& sums, const std::vector<Group>& groups,
                             const Blocks& blocks) const {
   const int64_t vectors = static_cast<int64_t>(sums.size()) * blocks.vectors;

@@ -87,7 +87,7 @@ void Emitter::emit_row_reduction(const Op& op, const std::vector<int64_t>& dims)
   slack_ = lanes;
   const Buffer to = in_state(result, reserve(result, domain.empty() ? 1 : domain.back()));
   auto* type = register_type(dtype(result), lanes);
-  std::vector<int64_t> rows = shape;  // all dims but the last; those reduced inside the others
+  std::vector<int64_t> rows = shape;  // all dims but the last; reduced dims are the inner loops
   const auto is_reduced = [&](size_t dim) { return std::ranges::find(dims, static_cast<int64_t>(dim)) != dims.end(); };
   std::vector<int64_t> outer_sizes, inner_sizes;
   for (size_t i = 0; i + 1 < shape.size(); ++i) (is_reduced(i) ? inner_sizes : outer_sizes).push_back(shape[i]);

@@ -1,4 +1,4 @@
-// States that are windows over the past: rings, of which a step writes the new rows alone.
+// States that are windows over the past, kept as rings: a step writes the new rows only.
 #include "packages/rings.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@ using ir::Op;
 using ir::ValueId;
 using llvm::Value;
 
-/// Below so many rows for each new one, moving them costs no more than finding the first row.
+/// With fewer rows than this for each new row, moving the rows costs no more than finding the first row.
 constexpr int64_t kLeast = 4;
 
-/// Whether the value is the rows first..last of the state, in this dim.
+/// Whether the value is the slice first..last of the state along this dim.
 bool is_slice_of(const Bound& step, ValueId value, ValueId state, int64_t dim, int64_t first, int64_t last) {
   const Op* op = step.op_of(value);
   return op != nullptr && ir::is_range(op->code) && op->operands[0] == state && op->attr<int64_t>("dim") == dim &&
@@ -65,7 +65,7 @@ void Emitter::place_ring(size_t number_of_state, const Ring& ring) {
   rings_[program_.body.results[number_of_state]] = {ring, state};
 }
 
-/// Reads where the windows of all rings of one kind begin, and computes where they will.
+/// Loads where the windows of all rings of one kind begin, and computes where they begin after this step.
 void Emitter::start_turn(Turn& turn, const Ring& ring) {
   turn.offset = memory_.bytes;
   memory_.bytes += std::max<int64_t>(target_.vector_bytes, 8);
@@ -76,7 +76,7 @@ void Emitter::start_turn(Turn& turn, const Ring& ring) {
     Value* less = b_.CreateSub(row, number(ring.rows()));
     return b_.CreateSelect(b_.CreateICmpUGE(row, number(ring.rows())), less, row);
   };
-  // Backwards, a whole turn more keeps it positive.
+  // When the window moves backwards, adding all rows but `fresh` keeps the number positive.
   turn.after = wrapped(b_.CreateAdd(turn.before, number(ring.at_front ? ring.window : ring.fresh)));
   turn.fresh = ring.at_front ? turn.after : wrapped(b_.CreateAdd(turn.before, number(ring.window)));
 }
@@ -105,7 +105,7 @@ void Emitter::emit_ring(ValueId value) {
   buffers_[value] = in_ring(value, slot, turn.after);
 }
 
-/// The windows as the next step finds them.
+/// Stores where the windows begin, for the next step.
 void Emitter::end_turns() {
   for (const auto& [kind, turn] : turns_)
     b_.CreateAlignedStore(b_.CreateZExtOrTrunc(turn.after, b_.getInt32Ty()),

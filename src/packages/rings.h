@@ -6,11 +6,11 @@
 
 namespace weft::packages {
 
-/// A state that is a window over what a step makes: the new one has the old rows but `fresh` of them, in order, and as
-/// many new rows at one end of a dim. Its memory holds `rows` rows, of which the window is `window` in a row from a
-/// first one on, and each of the first `window` rows again, `rows` further: a window that goes past the last row goes
-/// on in the copies. A step writes new rows where the old window isn't, twice, and moves the first row; no row is
-/// moved.
+/// A state that is a window over values that steps compute, kept as a ring. The new state has all but `fresh` of the
+/// old rows, in order, and `fresh` new rows at one end of a dim. Memory holds `rows` rows, of which the window takes
+/// `window`, from a first one on. The first `window` rows have copies, `rows` rows further, so that a window that
+/// passes the last row continues in the copies. A step writes each new row twice, where the old window isn't, and moves
+/// the index of the first row. No row is moved.
 struct Ring {
   size_t dim = 0;
   int64_t window = 0, fresh = 0;
@@ -20,8 +20,8 @@ struct Ring {
   int64_t in_memory() const { return rows() + window; }
 };
 
-/// The ring that a state can be. None where the new state is made in another way, where it is computed and not put
-/// together, or where rows are so few that moving them is cheaper.
+/// The ring that a state can be. None if the new state isn't such a window, if it is computed and not concatenated, or
+/// if the window is so short that moving its rows is cheaper.
 std::optional<Ring> ring_of(const Bound& step, size_t state);
 
 }  // namespace weft::packages

@@ -1,4 +1,4 @@
-// One step: the states' places, the nests, what the caller gets.
+// One step: places of the states, the nests, and results for the caller.
 #include <algorithm>
 
 #include "codegen/pointwise.h"
@@ -30,7 +30,7 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   known_.clear();
   computed_.clear();
   give_results();
-  memory_.bytes += target_.registers * target_.vector_bytes;  // what the widest block reads past an end
+  memory_.bytes += target_.registers * target_.vector_bytes;  // room for the widest block to read past an end
   return function_;
 }
 
@@ -61,7 +61,7 @@ void Emitter::place_states() {
   }
 }
 
-/// Whether this step is one of those in which blocks go backwards: every second one since the state was made.
+/// Whether this step takes blocks backwards: every second one since the state was created.
 Value* Emitter::is_backwards() {
   if (backwards_ != nullptr) return backwards_;
   direction_ = memory_.bytes;
@@ -71,7 +71,8 @@ Value* Emitter::is_backwards() {
   return backwards_ = b_.CreateICmpNE(word, b_.getInt32(0));
 }
 
-/// Whether vectors of an input are read, of which the last may reach past its end. Products read single elements.
+/// Whether an input is copied to padded memory, since it is read as vectors, and the last may reach past its end.
+/// Products read single elements.
 bool Emitter::needs_stage(ValueId input) const {
   const std::vector<int64_t> shape = sizes(input);
   if (shape.empty() || shape.back() <= 1) return false;

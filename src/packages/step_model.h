@@ -8,7 +8,7 @@
 
 namespace weft::packages {
 
-/// A step with all that it needs: what a package is made of.
+/// Everything that a package is made of: a step with its weights and names.
 struct StepModel {
   std::string name;                        ///< an identifier of C, the prefix of all names in the package
   ir::Program program;                     ///< (states..., inputs..., weights...) -> (new states..., outputs...)

@@ -11,7 +11,7 @@ namespace {
 using interpreter::Array;
 using ir::Op;
 
-/// As Python names it: the argument of weft.package.
+/// The type's name as an argument of weft.package.
 std::string_view argument_of(DType dtype) {
   return dtype == DType::kI8 ? "int8" : dtype == DType::kBF16 ? "bfloat16" : "float16";
 }
@@ -73,7 +73,7 @@ StoredWeights::Narrow StoredWeights::round(const Op& product) const {
   return narrow;
 }
 
-/// In f32, as weft.quantize computes it.
+/// Computes in f32, as weft.quantize does.
 void StoredWeights::round_to_bytes(Narrow& narrow) {
   for (int64_t column = 0; column < narrow.columns; ++column) {
     const auto at = [&](int64_t row) -> double& {

@@ -22,14 +22,14 @@ class StoredWeights {
   DType dtype() const { return dtype_; }
   /// The number stored for row k and column n of a product's weights [K, N]: as it is in f32 or f64, an integer for i8.
   double element(const ir::Op& product, int64_t row, int64_t column) const;
-  /// What an element of i8 counts; 1 for the other types.
+  /// The factor of an i8 weight; 1 for the other types.
   float scale(const ir::Op& product, int64_t column) const;
-  /// All elements of a product's weights in the type that they are stored in and the shape of its operand.
+  /// All elements of a product's weights, in the stored type and the operand's shape.
   interpreter::Array elements(const ir::Op& product) const;
   /// The scales [N] of a product's columns.
   interpreter::Array scales(const ir::Op& product) const;
 
-  /// Of all products: weights, and bytes that they take with their scales; without what fills up vectors.
+  /// Of all products: the number of weights, and the bytes of weights and scales, without the padding of vectors.
   int64_t count() const { return count_; }
   int64_t bytes() const { return bytes_; }
 

@@ -86,7 +86,7 @@ class Straightener {
     map.set(op.results[0], builder_.reshape(builder_.slice(value, dim, range->start, range->limit), shape));
   }
 
-  /// The reshape that makes a value, or null.
+  /// The reshape that computes a value, or null.
   const Op* reshape_of(ValueId value) {
     const std::vector<Op>& ops = builder_.block().ops;
     for (; indexed_ < ops.size(); ++indexed_)
@@ -140,7 +140,7 @@ class Straightener {
 
   ir::Program& program_;
   ir::Builder builder_;
-  size_t indexed_ = 0;                  // ops of which the reshapes are known
+  size_t indexed_ = 0;                  // ops whose reshapes are in `reshapes_`
   std::map<ValueId, size_t> reshapes_;  // their numbers
 };
 

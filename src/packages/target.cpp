@@ -11,8 +11,7 @@
 namespace weft::packages {
 namespace {
 
-// Features are those that the name promises, and no more: what a package computes is the same on every machine of its
-// target, to the bit.
+// Only the features that the name promises: a package computes the same bits on every machine of its target.
 constexpr Target kX86V3 = {
     .name = "x86-64-v3",
     .architecture = "x86_64",
@@ -56,7 +55,7 @@ constexpr Target kCortexM4 = {
     .hard_floats = true,
 };
 
-/// The machine under another system, or another one that differs in little.
+/// The target with another name, architecture and triple, for another operating system or a similar machine.
 constexpr Target with(Target target, std::string_view name, std::string_view architecture, std::string_view triple) {
   target.name = name;
   target.architecture = architecture;

@@ -7,16 +7,16 @@
 
 namespace weft::packages {
 
-/// A machine that packages are made for, as code generation sees it: nothing of the machine that writes a package is
-/// read. LLVM's words for it, and what the shape of loops depends on.
+/// A machine that packages are made for, as code generation sees it: LLVM's names for it, and the numbers that
+/// determine the shape of loops. Nothing is read from the machine that writes a package.
 struct Target {
   std::string_view name;          ///< as users name it: "x86-64-v3"
-  std::string_view architecture;  ///< targets of one may share a library, which chooses among them
+  std::string_view architecture;  ///< targets of one architecture may share a library, which chooses among them
   std::string_view triple, cpu, features;
   std::string_view abi;          ///< LLVM's name of the calling convention, where the triple alone doesn't say
-  int64_t vector_bytes;          ///< of a register; of one f32 where there are no vectors
+  int64_t vector_bytes;          ///< of a register, or of one f32 if there are no vectors
   int64_t registers;             ///< vector registers, or registers of f32
-  int64_t chains;                ///< multiply-adds that the processor has under way at the same time
+  int64_t chains;                ///< multiply-adds in flight at the same time
   bool rounds;                   ///< has instructions for floor, ceil, trunc and round
   bool avx512 = false;           ///< scales by powers of two, estimates reciprocals (codegen::VectorIsa)
   bool f16c = false;             ///< has instructions that convert f16

@@ -19,7 +19,7 @@ bool is_parts(OpCode code) {
   return traits.lowering == ir::Lowering::kRowCopy || traits.updated >= 0;
 }
 
-/// Computing it twice costs more than memory does.
+/// Whether computing the op twice costs more than storing and loading its result.
 bool is_dear(const Bound& step, const Op& op) {
   if (is_product(step, op)) return true;
   const ir::OpTraits& traits = ir::traits_of(op.code);
@@ -52,7 +52,7 @@ class Divider {
 
   bool in_memory(ValueId value) const { return ways_.contains(value) || step_.argument(value).has_value(); }
 
-  /// The value, or what it is a view of, gets memory.
+  /// Gives memory to the value, or to the value that it is a view of.
   void require(ValueId value) {
     const Op* op = step_.op_of(value);
     if (step_.is_constant(value) || op == nullptr || ways_.contains(value)) return;
@@ -106,7 +106,7 @@ class Divider {
     for (ValueId result : program_.body.results) ways_.emplace(result, Way::kElements);
   }
 
-  /// What computing `value` reads from memory, and the values without memory on the way.
+  /// Collects what the computation of `value` reads from memory, and the values without memory on the way.
   void reach(ValueId value, bool same_element, std::map<ValueId, Reach>& memory, std::set<ValueId>& inner) const {
     const Op* op = step_.op_of(value);
     internal_check(op != nullptr, "an argument has no op");
@@ -128,7 +128,7 @@ class Divider {
     }
   }
 
-  /// Puts each value with memory in the first nest that comes after what it reads.
+  /// Puts each value with memory in the first nest after everything that it reads.
   void group() {
     tasks_.tasks.clear();
     tasks_.task_of.clear();
@@ -161,8 +161,8 @@ class Divider {
     for (ValueId id : inner) inner_[id].insert(at);
   }
 
-  /// Whether the value must not be computed where it is read: several nests read it and it is dear, or it is a product
-  /// in a nest that can't have any.
+  /// Whether the value must be stored instead of computed where it is read: several nests read it and it is dear, or it
+  /// is a product and some nest that reads it can't contain products.
   bool wants_memory(ValueId value, const std::set<size_t>& tasks) const {
     const Op* op = step_.op_of(value);
     if (is_product(step_, *op) && std::ranges::any_of(tasks, [&](size_t task) {
@@ -172,7 +172,7 @@ class Divider {
     return tasks.size() > 1 && !is_view(op->code) && has_dear(value);
   }
 
-  /// Whether computing it, from memory, has a dear op.
+  /// Whether computing the value from memory takes a dear op, or more than six ops.
   bool has_dear(ValueId value) const {
     std::map<ValueId, Reach> memory;
     std::set<ValueId> inner{value};
@@ -180,7 +180,7 @@ class Divider {
     return inner.size() > 6 || std::ranges::any_of(inner, [&](ValueId id) { return is_dear(step_, *step_.op_of(id)); });
   }
 
-  /// Gives memory to the values that want it and have a reader that doesn't: the last ones of each chain.
+  /// Gives memory to values that want it and have a reader that doesn't: the last values of their chains.
   bool give_memory_to_shared() {
     std::set<ValueId> wanting;
     for (const auto& [value, tasks] : inner_)
@@ -223,7 +223,7 @@ class Divider {
   std::map<ValueId, std::vector<const Op*>> users_;
   std::set<ValueId> is_result_;
   std::map<ValueId, Way> ways_;
-  std::map<ValueId, std::set<size_t>> inner_;  // values without memory, and the nests that compute them
+  std::map<ValueId, std::set<size_t>> inner_;  // values without memory, with the nests that compute them
   Tasks tasks_;
 };
 

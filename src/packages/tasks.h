@@ -8,30 +8,30 @@
 
 namespace weft::packages {
 
-/// How a value is computed that has memory of its own.
+/// How a value with memory of its own is computed.
 enum class Way : uint8_t {
-  kElements,     ///< element by element over its shape; products by constant weights are among what is computed so
+  kElements,     ///< element by element over its shape, products by constant weights among the ops
   kReduction,    ///< a sum or maximum
   kContraction,  ///< a product of two values of which neither is constant, or whose columns aren't read in order
   kParts         ///< a copy of parts: concat, pad, dynamic_update
 };
 
-/// One loop nest, and the values that it stores. The nests run one after the other.
+/// One loop nest and the values that it stores. Nests run one after the other.
 struct Task {
   Way way;
-  std::vector<ir::ValueId> values;  ///< of one shape; more than one only where elements are computed
+  std::vector<ir::ValueId> values;  ///< of one shape; several only in a nest of Way::kElements
   std::set<ir::ValueId> reads;      ///< values in memory
 };
 
-/// The ops of a step as loop nests. What has no memory of its own is computed where it is read.
+/// The ops of a step as loop nests. A value without memory of its own is computed where it is read.
 struct Tasks {
   std::vector<Task> tasks;
-  std::map<ir::ValueId, size_t> task_of;  ///< of values that have memory of their own
-  /// By state: whether the new one may be stored in the memory of the old, since nothing reads that later.
+  std::map<ir::ValueId, size_t> task_of;  ///< by value with memory of its own: the nest that stores it
+  /// By state: whether the new state may be stored in the memory of the old one, which nothing reads later.
   enum class InPlace : uint8_t {
     kNo,
     kIfOneBlock,  ///< if the nest computes all elements before it stores any
-    kYes          ///< each element of it is computed from the old one alone
+    kYes          ///< each element depends on the same element of the old state alone
   };
   std::vector<InPlace> in_place;
   bool may_fail = false;  ///< an index may be out of range, an integer may be divided by zero
@@ -47,7 +47,7 @@ struct Segment {
 };
 std::vector<Segment> segments(const Bound& step, const ir::Op& product);
 
-/// Whether it is a product by constant weights, in f32 or f64.
+/// Whether the op is a product by constant weights, in f32 or f64.
 bool is_product(const Bound& step, const ir::Op& op);
 
 }  // namespace weft::packages

@@ -30,8 +30,8 @@ class PassRunner {
   void run(std::span<const Pass> passes);
   void run(std::span<const std::string_view> names);
 
-  /// Runs a step that is no pass, since its result is more than a program. It is timed, verified and, with WEFT_DUMP,
-  /// its result is written as `text` gives it.
+  /// Runs a step that is no pass, since its result is more than a program. The step is timed and verified; with
+  /// WEFT_DUMP, text() is written.
   void run_step(std::string_view name, const std::function<void()>& step, const std::function<std::string()>& text);
 
  private:

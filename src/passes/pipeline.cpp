@@ -66,7 +66,7 @@ constexpr std::string_view kPipeline[] = {
     "hoist",
     // Moves ops that no carry needs behind the loop.
     "sink", "canonicalise", "cse", "dce",
-    // Merges the stacks of sink that share columns. It undoes canonical forms, so it comes after them.
+    // Merges stacks (of sink) that share columns. This undoes canonical forms, so the pass stands after them.
     "merge_stacks",
     // A target's own passes follow (planning::Target::layout_passes).
 };

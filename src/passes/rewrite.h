@@ -54,7 +54,7 @@ class Substitution {
 class ValueSet {
  public:
   bool contains(ir::ValueId value) const { return (words_.get(value / 64) >> (value % 64) & 1) != 0; }
-  /// True iff it was not in the set before.
+  /// Adds the value. True iff it is new to the set.
   bool insert(ir::ValueId value) {
     uint64_t& word = words_[value / 64];
     const uint64_t before = std::exchange(word, word | uint64_t{1} << (value % 64));
@@ -92,7 +92,8 @@ ValueSet defined_in(const ir::Block& block);
 void substitute(ir::Op& op, const Substitution& with);
 void substitute(ir::Block& block, const Substitution& with);
 
-/// A copy with new values for all it defines; uses go through `map`, which learns the new values.
+/// A copy of the op that defines new values. Operands are replaced by `map`, which then maps the old results to the
+/// new.
 ir::Op clone(ir::Program& program, const ir::Op& op, Substitution& map);
 ir::Block clone(ir::Program& program, const ir::Block& block, Substitution& map);
 
@@ -126,7 +127,7 @@ struct ScanParts {
   ScanParts() = default;
   /// Moves the region out of the op.
   explicit ScanParts(ir::Op&& scan);
-  /// The op, with its results as listed in carries and ys.
+  /// Builds the op, with the results that carries and ys list.
   ir::Op build() &&;
 
   /// Adds a y for this value of the region, unless there is one. Returns its stack.
@@ -156,8 +157,8 @@ inline ir::ValueId value_of(const ir::Op& op, size_t result) {
 /// are equal to take the results' place.
 void replace_by_values(ir::Program& program, bool (*which)(const ir::Op&));
 
-/// Whether two equal ops may become one, and one may become two. False for a derivative of the user's that isn't
-/// linear: applied to a sum of gradients it gives another result than the sum over each gradient.
+/// Whether two equal ops may become one, and one may become two. False for a derivative that the user wrote and that
+/// isn't linear: of a sum of gradients it isn't the sum of the derivatives.
 inline bool is_repeatable(const ir::Op& op) {
   return op.code != ir::OpCode::kCustomVjp || op.has("refuses") || op.attr_or<bool>("linear", false);
 }

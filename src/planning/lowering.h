@@ -18,8 +18,8 @@ struct ScanDecision {
   bool batched = false;                 ///< a function that runs row by row: threads split the rows of the batch
 };
 
-/// How each op of a program is lowered for a target. What follows from the op alone is computed when it is asked for;
-/// what fusion finds out about the program is kept here. Points into the program.
+/// How each op of a program is lowered for a target. Answers that depend on the op alone are computed on demand; what
+/// fusion finds out about the program is stored here. Points into the program.
 class LoweringRules {
  public:
   LoweringRules() = default;
@@ -28,7 +28,7 @@ class LoweringRules {
   const ir::Program& program() const { return *program_; }
   const Target& target() const { return *target_; }
 
-  /// A scan that nothing was decided about counts as kScan.
+  /// How the op is lowered. A scan without a decision counts as kScan.
   Lowering of(const ir::Op& op) const;
 
   /// The tile of a product that is part of a stage; none for any other op.

@@ -83,7 +83,7 @@ class UseCounter {
       const Region& region = regions_[i];
       times = bounded_product(times, region.steps);
       if (region.ragged && has_rows(type, *region.ragged))
-        type = ir::stacked(type, Dim(1), *region.ragged);  // type's rows are those of all steps
+        type = ir::stacked(type, Dim(1), *region.ragged);  // the type's rows are those of all steps
       else
         rows = bounded_product(rows, region.steps);
     }

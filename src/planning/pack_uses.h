@@ -10,11 +10,12 @@ namespace weft::planning {
 
 /// Who reads the panels of a pack.
 struct PackUses {
-  /// Whether a run may leave the pack out, so that the products read the weights instead of panels. Then only products
-  /// of stages read the panels, and nothing writes over the weights (as over a donated input) before the last product.
+  /// Whether a run may leave the pack out, so that products read the weights instead of panels. That is so if only
+  /// products of stages read the panels, and nothing overwrites the weights (as a donated input) before the last
+  /// product.
   bool may_be_left_out = true;
   std::vector<ir::Dim> rows;   ///< the rows multiplied each time that the panels are made: a sum of terms
-  std::vector<ir::Dim> times;  ///< how often products go over the panels each time that they are made: a sum of terms
+  std::vector<ir::Dim> times;  ///< how often products read the panels after they are made: a sum of terms
 };
 
 /// By the pack's result.

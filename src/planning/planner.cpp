@@ -60,8 +60,8 @@ class Planner {
   }
 
  private:
-  /// Checks that an input's memory is written in the last stage that reads the input, or later. fuse has seen to it
-  /// that one stage may do both.
+  /// Checks that an input's memory is written in the last stage that reads the input, or later. One stage may do both,
+  /// since fuse has checked that.
   void check_donations(const std::vector<int64_t>& outputs) const {
     for (const ir::Donation& donation : program_.donations) {
       const auto written = static_cast<size_t>(outputs[donation.result]);
@@ -204,8 +204,8 @@ class Planner {
     schedule_.scans.emplace(&op, std::move(scan));
   }
 
-  /// Where members share columns, each computes the replicated stages for itself. The values of these stages get memory
-  /// for each member.
+  /// Where members share columns, each computes the replicated stages for itself, so each gets memory for the values of
+  /// these stages.
   template <typename AddWork>
   void add_copies_of_members(const ir::ScanView& view, ScanBuffers& scan, AddWork work) {
     auto own = [&](int64_t id) { schedule_.plan.buffers[static_cast<size_t>(id)].copies_a_member = 2; };
@@ -285,7 +285,7 @@ class Planner {
     runtime::StagePlan plan;
     plan.symbol = symbol;
     plan.index = stage.index;
-    // A stage in the windows of a scan is called for some of its rows only, which a copy kernel cannot do.
+    // A stage in the windows of a scan runs for some of its rows only, which a copy kernel cannot do.
     if (auto copy = windowed_.contains(&stage) ? std::nullopt : small_copy(schedule_, stage)) {
       plan.kind = runtime::StagePlan::Kind::kCall;
       plan.symbol = std::string(info(stage.ops[0]->code).name);

@@ -15,8 +15,8 @@ using ir::Op;
 using ir::Program;
 using ir::ValueId;
 
-/// Finds which values of a block need memory: those that a stage, a region or a result reads otherwise than in
-/// registers of the stage that computes them.
+/// Finds the values of a block that need memory: all but those that are read only in registers, within the stage that
+/// computes them.
 class StoredValues {
  public:
   StoredValues(const Schedule& schedule, const Block& block, const std::vector<Stage>& stages)

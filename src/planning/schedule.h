@@ -21,10 +21,10 @@ struct Stage {
   int64_t unroll = 0;     ///< units side by side in its panels; 0 without a product
   int64_t lanes = 0;      ///< elements of one vector
   int64_t row_block = 1;  ///< threads' shares of the rows are multiples of this
-  int64_t tile_rows = 1;  ///< rows that its products do at once; row_block or more
+  int64_t tile_rows = 1;  ///< rows that its products take at once; row_block or more
   bool has_reduction = false;
   std::set<ir::ValueId> unrounded;  ///< results of casts whose readers take the operand instead (excess_precision)
-  std::set<ir::ValueId> coarse;     ///< f32 results that need be no nearer than for bf16 (excess_precision)
+  std::set<ir::ValueId> coarse;     ///< f32 results for which the precision of bf16 is enough (excess_precision)
   int64_t index = 0;                ///< runtime::StagePlan::index
   int64_t last = 0;                 ///< the index of the last stage within it, or its own
 };
@@ -51,7 +51,8 @@ struct ScanBuffers {
   BlockSchedule block;
   std::vector<int64_t> carries;            ///< one a carry
   std::map<ir::ValueId, int64_t> scratch;  ///< by value stored within a step, neither carry nor y
-  /// By y of a replicated stage that is no carry: the buffers of all threads but the first, which stores to the stack.
+  /// By y of a replicated stage that is no carry: the buffers of all threads but the first. The first thread stores to
+  /// the stack.
   std::map<ir::ValueId, int64_t> others;
   std::set<ir::ValueId> streamed;    ///< the ys whose stacks may go past the caches (streamed_ys)
   std::vector<bool> barrier_before;  ///< by stage: whether a barrier is before it when threads share columns

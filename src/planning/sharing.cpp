@@ -36,7 +36,7 @@ class SharingAnalysis {
   void add_read(int64_t reader, const Op& op, ValueId operand) {
     const ValueId memory = memory_of(schedule_, operand);
     if (auto made = producer_.find(memory); made != producer_.end()) {
-      // What a stage reads of its own values is in registers, at the same element.
+      // A stage reads its own values in registers, at the same element.
       if (made->second == reader || !crosses(reader, op, operand, made->second)) return;
       internal_check(made->second < reader, "stage {} of a scan reads what stage {} makes", reader, made->second);
       arcs_.emplace(made->second + 1, reader);
@@ -77,7 +77,7 @@ class SharingAnalysis {
     return !keeps_columns(view, to);
   }
 
-  /// Whether trailing dims are merged: then the domain's columns are not those of a value's last dim.
+  /// Whether trailing dims are merged, so that the domain's columns are not those of a value's last dim.
   static bool is_merged(const Stage& stage) { return static_cast<int64_t>(stage.domain.size()) != stage.rank; }
 
   /// Whether column c of the reader's domain reads column c of the memory's last dim, or column c of one of the gates

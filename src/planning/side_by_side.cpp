@@ -13,7 +13,7 @@ namespace {
 using ir::Op;
 using ir::ValueId;
 
-/// How many stages behind a scan are searched for others to run beside it: the farther away these are, the longer
+/// How many stages after a scan are searched for other scans to run beside it. The farther away these are, the longer
 /// results wait in memory.
 constexpr int64_t kMostAhead = 256;
 
@@ -54,14 +54,14 @@ class ScanGrouping {
   const Stage& stage(int64_t place) const { return body_.stages[static_cast<size_t>(place)]; }
   bool is_scan(int64_t place) const { return stage(place).lowering == Lowering::kScan; }
 
-  /// The group of the scan at this place: scans behind it that follow it, or that are independent of all others in the
-  /// group.
+  /// The group that starts with the scan at this place: later scans that follow it, or that are independent of all
+  /// others in the group.
   ScanGroup from(int64_t first) {
     ScanGroup group;
     if (!is_scan(first)) return group;
     group.scans = {first};
     waiting_.clear();
-    Accesses touched = accesses(first);  // memory of the group's scans, and of all that depends on them
+    Accesses touched = accesses(first);  // memory of the group's scans, and of all stages that depend on them
     const int64_t end = std::min(count(), first + kMostAhead);
     for (int64_t i = first + 1;
          i < end && std::ranges::none_of(stage(i).ops, [](auto* op) { return calls_out(*op); }); ++i) {
@@ -85,7 +85,7 @@ class ScanGrouping {
     return group;
   }
 
-  /// Takes the scan at this place and the stages that wait for it into the group, or puts them after it.
+  /// Takes the scan at this place into the group, with the stages that wait for it, or puts them all after the group.
   void take_scan(int64_t place, ScanGroup& group, Accesses& touched) {
     std::vector<int64_t> stages;
     if (auto found = waiting_.extract(place)) stages = std::move(found.mapped());
@@ -101,7 +101,7 @@ class ScanGrouping {
     add(accesses(place), touched);
   }
 
-  /// Whether the stage could run in the windows of a scan behind it, in case that scan joins the group.
+  /// Whether the stage could run in the windows of a later scan, if that scan joins the group.
   bool may_wait_for_its_scan(int64_t place, const ScanGroup& group, const Accesses& touched) const {
     std::set<int64_t> leaders;
     return windowed_.contains(&stage(place)) && follows_as_window(place, group, touched, leaders);
@@ -109,7 +109,7 @@ class ScanGrouping {
 
   // ---- what follows step by step
 
-  /// Whether the scan depends on the group only by xs that are stacks of the group's scans. Adds these scans to
+  /// Whether the scan depends on the group only through xs that are stacks of the group's scans. Adds these scans to
   /// `leaders`.
   bool follows_as_scan(int64_t place, const ScanGroup& group, const Accesses& touched,
                        std::set<int64_t>& leaders) const {
@@ -181,7 +181,7 @@ class ScanGrouping {
     return accesses(place, [](ValueId) { return false; });
   }
 
-  /// What the stage at this place accesses, but for the reads for which is_left_out(value) holds.
+  /// The memory that the stage at this place accesses, except reads of values for which is_left_out(value) holds.
   template <typename IsLeftOut>
   Accesses accesses(int64_t place, IsLeftOut is_left_out) const {
     Accesses all;

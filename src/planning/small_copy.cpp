@@ -23,7 +23,7 @@ std::vector<int64_t> constant_steps_of(const Shape& shape) {
 
 runtime::DimExpr number(Schedule& schedule, int64_t value) { return schedule.expression(Dim(value)); }
 
-/// The part of a copy that takes the elements that `operand` reads in memory to a result whose strides are `to`.
+/// The part of a copy for one operand: from the operand's memory to its elements in the result, whose strides are `to`.
 std::optional<runtime::CopyCall::Part> part_of(Schedule& schedule, ir::ValueId operand,
                                                const std::vector<int64_t>& to) {
   const Shape& shape = schedule.program->type(operand).shape;

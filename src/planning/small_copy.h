@@ -6,9 +6,9 @@
 
 namespace weft::planning {
 
-/// The runtime's copy for a stage that is one copy or concatenation of few numbers in memory, whose count no symbol
-/// changes: the gradients of biases, say, which are slices of one sum. Machine code of its own would take longer to
-/// compile than thousands of such copies take. Needs the buffers of what the stage reads and writes.
+/// The runtime's copy for a stage that is one copy or concatenation of few numbers in memory, and of constant size:
+/// gradients of biases, say, which are slices of one sum. Machine code for it would take longer to compile than
+/// thousands of such copies take to run. Needs the buffers of what the stage reads and writes.
 std::optional<runtime::CopyCall> small_copy(Schedule& schedule, const Stage& stage);
 
 }  // namespace weft::planning

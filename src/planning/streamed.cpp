@@ -16,8 +16,8 @@ bool is_whole_lines(const Stage& stage, DType dtype) {
          stage.lanes * size_of(dtype) % target::kCacheLine == 0;
 }
 
-/// Whether the stage reads the value from memory. Its own values (`is_own`) it reads in registers, unless it multiplies
-/// them.
+/// Whether the stage reads the value from memory. It reads its own values (`is_own`) in registers, except operands
+/// of products.
 bool reads_memory(const Schedule& schedule, const Stage& stage, ValueId value, bool is_own) {
   return std::ranges::any_of(stage.ops, [&](const Op* op) {
     if (is_own && !is_stage_product(*op)) return false;

@@ -26,17 +26,17 @@ struct ProductTile {
   int64_t width() const { return columns / groups; }
 };
 
-/// Bounds on what is compiled as one piece.
+/// Limits of code that is compiled as one piece.
 struct Limits {
   int64_t stage_size;         ///< the largest stage, in the unit of Target::code_size
   int64_t access_size;        ///< the code that loads or stores one value
   int64_t stages_a_function;  ///< the most stages of a scan that is one function
   int64_t stacks_a_function;  ///< the most carries, xs and ys of such a scan
   int64_t parts;              ///< the most parts of a concatenation in a stage; a kernel joins more
-  int64_t tiny_domain;        ///< a stage over so few elements costs less than starting another one
+  int64_t tiny_domain;        ///< over so few elements, a stage costs less than the start of another one
 };
 
-/// Which views of operands a kernel follows to the memory behind them. Other views are copied before it.
+/// Which views of operands a kernel can read in place. Other views are copied first.
 enum class OperandViews {
   kNone,
   kColumns,  ///< slices of the columns of a matrix, or several such slices joined
@@ -74,7 +74,7 @@ class Target {
 
   virtual const Limits& limits() const = 0;
 
-  /// Which views the kernel of a call follows.
+  /// Which views of operands the kernel of a call can read in place.
   virtual OperandViews views(const ir::Program& program, const ir::Op& op) const = 0;
 
   /// The kernel, with its arguments, for an op that is a call. A CallbackCall where there is none for the op, its types

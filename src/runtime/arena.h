@@ -28,7 +28,7 @@ class Arena {
 
     /// Null when no bytes were asked for.
     std::byte* data() const { return data_; }
-    /// At least what was asked for.
+    /// The block's size: at least the size asked for.
     int64_t capacity() const { return capacity_; }
 
    private:
@@ -54,8 +54,8 @@ class Arena {
   /// A block of at least `bytes`. std::bad_alloc if there is no memory even after all idle blocks were freed.
   Block acquire(int64_t bytes) { return acquire(bytes, kMostLarger); }
 
-  /// A block that is at most a quarter larger, for what may be kept for long: it leaves large blocks to the runs that
-  /// need them.
+  /// A block that is at most a quarter larger than asked for. It is for memory that is kept for long, so that large
+  /// blocks stay free for the runs that need them.
   Block acquire_close(int64_t bytes) { return acquire(bytes, 1); }
 
   /// The bytes in idle blocks.
@@ -64,16 +64,16 @@ class Arena {
   void trim();
 
  private:
-  /// How many times larger than asked for a block may be. So the forward of a layer uses the block of its backward, but
-  /// a small call does not take the block of a large one.
+  /// How many times larger than asked for a block may be. With this limit the forward of a layer can use the block of
+  /// its backward, but a small call does not take the block of a large one.
   static constexpr int64_t kMostLarger = 8;
 
   friend Arena& process_arena();
   Block acquire(int64_t bytes, int64_t most_larger);
   void release(std::byte* data, int64_t capacity) noexcept;
-  /// Takes one of these idle blocks into use. Under the lock.
+  /// Takes an idle block of this list into use. Call it under the lock.
   std::byte* take(std::map<int64_t, std::vector<std::byte*>>::iterator blocks);
-  /// Takes one of these idle blocks and gives it back to the system.
+  /// Takes an idle block of this list and gives it back to the system.
   void drop(std::map<int64_t, std::vector<std::byte*>>::iterator blocks) noexcept;
 
   const int64_t limit_;

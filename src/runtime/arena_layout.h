@@ -10,8 +10,8 @@
 
 namespace weft::runtime {
 
-/// Where each arena buffer lies, so that two that live at the same time never overlap: in the arena, or, with
-/// `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
+/// The place of each arena buffer; buffers that live at the same time never overlap. A buffer lies in the arena, or,
+/// with `uses_outputs`, in the memory of an output that is written only after the buffer's last stage.
 struct ArenaLayout {
   std::vector<int64_t> offsets;  ///< by buffer, in bytes; -1 without memory of the arena's
   std::vector<int64_t> hosts;    ///< by buffer: the output's buffer that it lies in; -1: in the arena
@@ -20,9 +20,9 @@ struct ArenaLayout {
 
 /// Lays out the buffers of one plan for any values of its symbols; deterministic.
 ///
-/// Few buffers are placed anew for each set of values: first fit in order of size. For many buffers, which one lies
-/// upon which is worked out once, for symbols of a middling size. Other values only move the offsets, in time linear in
-/// the buffers.
+/// Few buffers are placed anew for each set of values: first fit in order of size. For many buffers, the order in which
+/// they are stacked is computed once, for symbols of a middling size. Other values only move the offsets, in time
+/// linear in the number of buffers.
 class ArenaPlanner {
  public:
   /// The plan must outlive it.
@@ -36,7 +36,7 @@ class ArenaPlanner {
                       StageOrder stages = StageOrder::kInTurn) const;
 
  private:
-  /// What depends on the order in which stages run.
+  /// The parts of a layout that depend on the order of stages.
   struct Order {
     std::vector<Life> lives;
     Stacking stacking;  ///< if there are many buffers
@@ -50,9 +50,9 @@ class ArenaPlanner {
   void stack_buffers();
 
   const Plan& plan_;
-  std::vector<size_t> arena_;       ///< the buffers with memory of the arena's; what follows is by index in this list
-  std::vector<uint32_t> class_of_;  ///< by entry of arena_; equal sizes are one class
-  std::vector<size_t> classes_;     ///< a buffer of each class
+  std::vector<size_t> arena_;           ///< the buffers in the arena; the members below are by index in this list
+  std::vector<uint32_t> class_of_;      ///< by entry of arena_; equal sizes are one class
+  std::vector<size_t> classes_;         ///< a buffer of each class
   std::map<StageOrder, Order> orders_;  ///< the orders that the plan's runs may need
 
   // If there are many buffers:

@@ -12,9 +12,9 @@ using std::chrono::milliseconds;
 /// A yield that takes this long ran another thread; on an idle core it takes a microsecond.
 constexpr auto kKeptByOthers = std::chrono::microseconds(500);
 
-/// Reports this close together come from several threads in one wait; ...
+/// Reports this close together come from several threads in one wait.
 constexpr int64_t kSameWait = Nanoseconds(std::chrono::microseconds(500)).count();
-/// ... and reports this close together have one cause. Others come from the system's own work, some a second on a quiet
+/// Reports this close together have one cause. Single reports come from the system's own work, some a second on a quiet
 /// machine.
 constexpr int64_t kTogether = Nanoseconds(milliseconds(20)).count();
 
@@ -37,8 +37,8 @@ bool Contention::is_high(Clock::time_point now) const {
   return since_beginning(now) < until_.load(std::memory_order_relaxed);
 }
 
-// Two threads that report at the same time may both double the period, or one may overwrite the other's: nothing but
-// speed depends on it.
+// If two threads report at the same time, both may double the period, or one may overwrite the other's. Only speed
+// depends on it.
 void Contention::report(Clock::time_point now) {
   const int64_t time = since_beginning(now), until = until_.load(std::memory_order_relaxed);
   const int64_t last = last_.load(std::memory_order_relaxed);

@@ -13,12 +13,12 @@ namespace weft::runtime {
 using Clock = std::chrono::steady_clock;
 using Nanoseconds = std::chrono::nanoseconds;
 
-/// Whether others use the cores that this process's threads run on. A thread that waits for another one then waits for
-/// the system's scheduler, milliseconds at a time: threads that meet at each step of a loop take a hundred times as
-/// long as one of them by itself.
+/// Whether other programs use the cores that this process's threads run on. A wait for another thread is then a wait
+/// for the system's scheduler, milliseconds at a time: threads that meet at each step of a loop take a hundred times as
+/// long as one thread alone.
 ///
-/// Nobody says so beforehand, so waits that took long are reported. Two of them soon after each other are believed for
-/// a while: at first for 10 ms, for twice as long each time that the next try finds the same, at most for a second.
+/// No system call tells, so long waits are reported. Two reports soon after each other are believed for a while: at
+/// first for 10 ms, then for twice as long each time that the next try finds contention again, at most for a second.
 class Contention {
  public:
   /// Whether contention was reported, and the report is still believed. Settings::contention overrides it.
@@ -31,7 +31,7 @@ class Contention {
   void report(Clock::time_point now);
   /// Counts a call that runs differently because contention is high.
   void count_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
-  /// The number of such calls since the process began.
+  /// The number of calls since the process began that ran differently because contention was high.
   int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
@@ -47,7 +47,7 @@ Contention& contention();
 /// How long this thread has waited in wait_for so far. Waits that ended while it was spinning don't count.
 Nanoseconds waited_here();
 
-/// One wait of this thread, which yields its core between looks. Reports contention if another thread then kept the
+/// One wait of this thread. It yields the core between looks, and reports contention if another thread then kept the
 /// core.
 class Wait {
  public:

@@ -122,8 +122,8 @@ std::optional<int64_t> described_cache_bytes(const std::filesystem::path& folder
 
 namespace {
 
-/// For some processors of AMD the C library gives the L3 of a whole socket, of which a core has a twelfth. So the
-/// kernel's description is asked first.
+/// For some processors of AMD the C library reports the L3 of a whole socket, of which a core has a twelfth. So the
+/// kernel's description is read first.
 int64_t cache_bytes(int level, int name, int64_t otherwise) {
   if (const auto described = described_cache_bytes("/sys/devices/system/cpu/cpu0/cache", level)) return *described;
   const int64_t bytes = ::sysconf(name);

@@ -8,7 +8,7 @@
 
 namespace weft::runtime {
 
-/// The cores this process may use: those of its affinity mask, and no more than its control group's quota pays for.
+/// The cores that this process may use: those of its affinity mask, but no more than its control group's quota allows.
 int64_t usable_cores();
 
 /// The core that the calling thread is on; -1 where the system doesn't say.
@@ -17,9 +17,9 @@ int current_core();
 /// Moves the calling thread to another core, if it is on `core` and may run on others.
 void leave_core(int core);
 
-/// Wraps `body`, for a thread that the calling thread makes, so that the new thread first leaves its maker's core. A
-/// new thread begins there, and if its maker goes on running, Linux takes up to 10 ms to move one of the two: as long
-/// as it takes to compile a small program.
+/// Wraps `body`, the function of a new thread, so that the thread first leaves its maker's core. A new thread begins on
+/// that core. If its maker goes on running, Linux takes up to 10 ms to move one of the two: as long as it takes to
+/// compile a small program.
 template <typename Body>
 auto on_another_core(Body body) {
   return [core = current_core(), body = std::move(body)]() mutable {
@@ -28,7 +28,7 @@ auto on_another_core(Body body) {
   };
 }
 
-/// What sets the costs of choices apart on processors with the same instructions.
+/// The kinds of cores that have different costs with the same instructions.
 enum class CoreKind : uint8_t {
   kIntel,
   kZen1,
@@ -36,18 +36,17 @@ enum class CoreKind : uint8_t {
   kOther  ///< Zen 2 to 4 among them
 };
 
-/// This CPU's, or the one WEFT_CORE names (user's error if the name is unknown).
+/// This CPU's kind, or the one that WEFT_CORE names (user's error if the name is unknown).
 CoreKind core_kind();
 
 /// Bytes of a core's own cache (L2): WEFT_PRIVATE_CACHE_KB, or else what the system says, or else 1 MiB.
 int64_t private_cache_bytes();
 
-/// Bytes of the cache that a core shares with others (L3): WEFT_SHARED_CACHE_KB, or else what the system says, or else
-/// 8 MiB.
+/// Bytes of the cache that a core shares with others (L3): WEFT_SHARED_CACHE_KB, else the system's answer, else 8 MiB.
 int64_t shared_cache_bytes();
 
 /// Bytes of a core's unified cache of a level, as the kernel describes it in `folder`
-/// (/sys/devices/system/cpu/cpu0/cache); empty when it doesn't.
+/// (/sys/devices/system/cpu/cpu0/cache); empty if the kernel doesn't.
 std::optional<int64_t> described_cache_bytes(const std::filesystem::path& folder, int level);
 
 /// The quota of `cpu.max` ("200000 100000", "max 100000") in cores, rounded up; empty when there is none.

@@ -40,7 +40,7 @@ class DenormalMode {
   uint64_t bits_;
 };
 
-/// Gives this thread a mode for as long as it lives.
+/// Sets this thread's mode; its destructor restores the mode.
 class ScopedDenormalMode {
  public:
   explicit ScopedDenormalMode(DenormalMode mode) : before_(DenormalMode::of_this_thread()) { mode.apply(); }

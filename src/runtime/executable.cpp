@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kLayoutsKept = 16;
 
-/// A call that needs at most this much memory has it on the caller's stack, which saves the arena's locks.
+/// A call that needs at most this much memory gets it on the caller's stack, which saves the arena's locks.
 constexpr int64_t kBytesOnStack = 4 << 10;
 
 /// A plan with at most this many buffers needs no allocation for their addresses.
@@ -46,7 +46,7 @@ struct CallCount {
   ~CallCount() { calls_under_way.fetch_sub(1); }
 };
 
-/// By stage: the number of members that share its columns, as ArenaPlanner::lay_out takes it.
+/// By stage: the number of members that share its columns, for ArenaPlanner::lay_out.
 std::vector<int64_t> sharers(const std::vector<StageSizes>& stages) {
   std::vector<int64_t> members;
   for (const StageSizes& stage : stages) members.push_back(stage.sharers);

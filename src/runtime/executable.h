@@ -28,7 +28,7 @@ class NativeProgram {
            Team& team) const;
 
  private:
-  /// What a layout is made for, besides the settings.
+  /// What a layout depends on, besides the settings.
   struct Call {
     std::span<const int64_t> symbols;  ///< values of plan().symbols
     int64_t threads = 1;               ///< the size of the team
@@ -39,10 +39,10 @@ class NativeProgram {
     bool fits(const Call& call) const;
 
     std::vector<int64_t> symbols;
-    std::vector<int64_t> values;  ///< of plan().symbols and derived sizes: values_of
-    bool is_small = false;        ///< so little work that the caller's thread does it, whatever the team is
-    bool is_short = false;        ///< so little that one thread is done sooner than several that have to wait for cores
-    bool heeds_contention = false;  ///< it runs differently while contention() is high
+    std::vector<int64_t> values;    ///< of plan().symbols and derived sizes: values_of
+    bool is_small = false;          ///< so little work that the caller's thread does it, however large the team
+    bool is_short = false;          ///< so little work that one thread is faster than several that wait for cores
+    bool heeds_contention = false;  ///< runs differently while contention() is high
     int64_t threads = 1;
     bool uses_outputs = false;
     bool share_all = false;     ///< Settings::share_all
@@ -52,7 +52,7 @@ class NativeProgram {
     std::vector<int64_t> dims;
     ArenaLayout arena;
     std::vector<StageSizes> stages;
-    PacksOfProducts packs;                ///< the packs that are left out have no memory
+    PacksOfProducts packs;                ///< packs that are left out get no memory
     std::vector<PlacesOfMembers> places;  ///< of packs on the way, and window_buffers
     std::vector<BufferBytes> others;      ///< as ArenaPlanner::lay_out takes them
   };

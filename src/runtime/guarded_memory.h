@@ -10,8 +10,8 @@
 
 namespace weft::runtime {
 
-/// Memory in pages of its own between two pages that fault when touched, for tests that look for accesses out of
-/// bounds. It is filled with kCanary, which is a NaN as a float, so that reads of memory that was not written show too.
+/// Memory in pages of its own between two pages that fault when touched, for tests of accesses out of bounds. It is
+/// filled with kCanary, a NaN if read as a float, so that reads of unwritten memory show too.
 class GuardedMemory {
  public:
   static constexpr std::byte kCanary{0xff};
@@ -29,9 +29,9 @@ class GuardedMemory {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  /// From here on a write faults.
+  /// Makes later writes fault.
   void make_read_only();
-  /// Whether the canaries before and behind the memory, on its own pages, are unchanged.
+  /// Whether the canaries before and after the memory, on its own pages, are unchanged.
   bool is_intact() const;
 
  private:
@@ -44,13 +44,13 @@ class GuardedMemory {
 /// Replaces the arena of a run with Settings::guard: each buffer has guarded memory of its own, and none share memory.
 class GuardedBuffers {
  public:
-  /// `members`, `others`: as ArenaPlanner::lay_out takes them.
+  /// `members`, `others`: as for ArenaPlanner::lay_out.
   GuardedBuffers(const Plan& plan, const std::vector<int64_t>& symbols, const std::vector<int64_t>& members,
                  const std::vector<BufferBytes>& others);
 
   /// Sets the entries of `buffers` that belong to buffers of the arena.
   void place(std::span<void*> buffers) const;
-  /// Internal error if something was written beside a buffer, or between its instances. It names the buffer.
+  /// Internal error, which names the buffer, if something was written outside of a buffer or between its instances.
   void check() const;
 
  private:

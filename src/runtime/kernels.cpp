@@ -16,8 +16,9 @@
 namespace weft::runtime {
 namespace {
 
-/// Whether this process may use tiles. Linux gives their memory to who asks for it: arch_prctl(ARCH_REQ_XCOMP_PERM) of
-/// the state XTILEDATA (Documentation/arch/x86/xstate.rst). Threads and children inherit the permission.
+/// Asks the system for the tile unit; whether this process may use it. Linux enables it on request:
+/// arch_prctl(ARCH_REQ_XCOMP_PERM) of the state XTILEDATA (Documentation/arch/x86/xstate.rst). Threads and children
+/// inherit the permission.
 bool asks_for_tiles() {
 #if defined(__x86_64__) && defined(__linux__)
   constexpr long kRequest = 0x1023, kTileData = 18;
@@ -39,7 +40,7 @@ bool has_tiles() {
   return answer == Answer::kYes;
 }
 
-/// PairKernels::release of a table in use, if any has one.
+/// PairKernels::release of the table in use, if it has one.
 constinit std::atomic<void (*)()> release_in_use = nullptr;
 
 /// Whether the CPU has the instructions of kernels_<isa>.cpp, and the operating system saves the registers that they
@@ -192,8 +193,8 @@ bool has_bf16_instructions() {
 
 namespace {
 
-/// Whether products of bf16 are best left to the CPU's instruction for them. Intel's does half of what its f32 FMAs do
-/// (Granite Rapids: 122 GF/s, f32 245), so there pairs are widened to f32.
+/// Whether products of bf16 are fastest with the CPU's instruction for them. Intel's does half the work per second of
+/// its f32 FMAs (Granite Rapids: 122 GF/s, f32 245), so there pairs are widened to f32.
 bool multiplies_pairs_fast() { return has_bf16_instructions() && core_kind() != CoreKind::kIntel; }
 
 const PairKernels& choose_pairs(Isa isa) {

@@ -8,20 +8,20 @@
 
 namespace weft::runtime {
 
-/// Instruction sets that micro-kernels are built for ahead of time. Generated code targets the same one. kAmx is
-/// AVX-512 and the tile unit, which multiplies bf16; kAmxEmulated, for tests, is the processor's other best set and the
+/// Instruction sets that micro-kernels are compiled for ahead of time. Generated code targets the same set. kAmx is
+/// AVX-512 with the tile unit, which multiplies bf16. kAmxEmulated, for tests, is the processor's best other set with a
 /// tile unit in C++.
 enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512, kAmx, kAmxEmulated };
 
 std::string_view name_of(Isa isa);
 
-/// Whether this CPU, and the operating system, can run it. Linux has to be asked for the tile unit, which is done once.
+/// Whether this CPU and the operating system can run the set. For the tile unit, the first call asks Linux.
 bool supports(Isa isa);
 
 /// The set of the vectors: kGeneric, kAvx2 or kAvx512.
 Isa vector_isa(Isa isa);
 
-/// The best set this CPU has, or the one WEFT_ISA names (user's error if the CPU lacks it or the name is unknown).
+/// The best set of this CPU, or the one that WEFT_ISA names (user's error if the CPU lacks it or the name is unknown).
 Isa active_isa();
 
 /// Whether this CPU has AVX512-BF16: products of pairs, and a rounding that takes denormals for zeros.
@@ -71,8 +71,9 @@ using ProductKernel = void (*)(int64_t rows, const void* a, int64_t lda, const v
                                int64_t first, int64_t count, void* c, const ProductLayout* layout, const void* ahead,
                                int64_t lines);
 
-/// What a ProductKernel takes as `panels` for the panels first..first+count-1, given the entry of the pack's buffer
-/// (pack_entry.h). If that is the odd address of memory for `count` panels, packs them there.
+/// The function that gives a ProductKernel its argument `panels` for the panels first..first+count-1, from the entry of
+/// the pack's buffer (pack_entry.h). If the entry is the odd address of memory for `count` panels, packs the panels
+/// there.
 using PanelsOnTheWay = const void* (*)(const void* entry, const void* weights, int64_t first, int64_t count,
                                        const ProductLayout* layout);
 
@@ -164,7 +165,7 @@ struct PairKernels {
   PackKernel pack;                  ///< the panels, of bf16 weights
   PanelsOnTheWay on_the_way;
   ColumnSumKernel column_sum;  ///< of bf16 rows; sums are f32, and rounded at the end
-  /// Of bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
+  /// For bf16 a and b; sums are f32, and rounded to the bf16 of c at the end.
   OuterKernel outer;
   int64_t outer_block_m, outer_block_n, outer_scratch_bytes;
   /// Releases what the kernels keep in a thread between two calls; null if they keep nothing.
@@ -190,7 +191,7 @@ struct ByteRowsKernels {
 };
 const ByteRowsKernels& byte_rows_kernels(Isa isa);
 
-/// How fast these products are, compared with f32 products on panels in the same cache.
+/// How fast products with 8-bit weights are, compared with f32 products on panels in the same cache.
 enum class ByteProducts : uint8_t {
   kFaster,       ///< the CPU multiplies bytes: AVX-512 VNNI
   kFewRowsOnly,  ///< faster where a row or a few wait for their weights, since there are fewer bytes; slower with many

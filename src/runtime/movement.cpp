@@ -11,12 +11,13 @@ namespace weft::runtime {
 namespace {
 
 constexpr int64_t kUnitBytes = 64 << 10;
-/// Short runs that lie apart are copied together up to so many bytes: a unit costs about a hundred instructions.
+/// Short runs that lie apart are copied together, up to this many bytes in one unit of work: a unit costs about a
+/// hundred instructions.
 constexpr int64_t kShortBytes = 4 << 10;
 /// Elements along each side of a tile: whole cache lines on both sides for every element size.
 constexpr int64_t kTile = 64;
 
-/// How many rows ahead of the copy are prefetched: rows that lie far apart are beyond the hardware's prefetcher.
+/// How many rows ahead of the copy are prefetched: the hardware's prefetcher doesn't follow rows that lie far apart.
 constexpr int64_t kRowsAhead = 2;
 
 /// Calls `body` with the unsigned integer type of this size. Elements are moved as integers, whatever their type.
@@ -64,7 +65,7 @@ void copy_run(const char* source, int64_t source_step, char* destination, int64_
   }
 }
 
-/// Rows of kBytes, of which each is one load and store of registers.
+/// Copies rows of kBytes, each with one load and store of registers.
 template <int64_t kBytes>
 void copy_short_rows(const char* source, int64_t source_step, char* destination, int64_t destination_step,
                      int64_t rows) {
@@ -72,7 +73,7 @@ void copy_short_rows(const char* source, int64_t source_step, char* destination,
     std::memcpy(destination + row * destination_step, source + row * source_step, kBytes);
 }
 
-/// Rows of contiguous bytes, of which those that come soon are prefetched.
+/// Copies rows of contiguous bytes, and prefetches the next ones.
 void copy_long_rows(const char* source, int64_t source_step, char* destination, int64_t destination_step, int64_t rows,
                     int64_t bytes) {
   for (int64_t row = 0; row < rows; ++row, source += source_step, destination += destination_step) {

@@ -8,9 +8,8 @@
 
 namespace weft::runtime {
 
-/// One dim of a copy: its size, and how far apart its elements are on each side, in elements. A source step of 0
-/// repeats one element, a negative one runs backwards (the data pointer is then that of the element that is copied
-/// first).
+/// One dim of a copy: its size, and the distance of its elements on each side, in elements. A source step of 0 repeats
+/// one element. A negative step runs backwards; the data pointer is then that of the element that is copied first.
 struct CopyDim {
   int64_t size, source_step, destination_step;
 };
@@ -49,7 +48,7 @@ class StridedCopy {
   int64_t element_size_;
   InlineVector<CopyDim, kMaxCopyDims> outer_;  ///< steps in bytes; the destination's widest first
   CopyDim inner_{1, 0, 0};                     ///< the destination's narrowest
-  CopyDim tile_{1, 0, 0};  ///< the dim beside inner_; with is_tiled_ the one that is contiguous in the source
+  CopyDim tile_{1, 0, 0};  ///< the dim beside inner_; with is_tiled_ the contiguous one of the source
   bool is_tiled_ = false;
   int64_t inner_piece_ = 1, tile_piece_ = 1;  ///< elements of a unit along inner_ and tile_
   int64_t units_ = 0;

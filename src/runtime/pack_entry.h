@@ -24,7 +24,7 @@ namespace weft::runtime {
   return reinterpret_cast<uintptr_t>(entry) % 2 == 1;
 }
 
-/// Whether a stage of its own packs the panels of a buffer with this entry.
+/// Whether the panels of a buffer with this entry are packed by a stage of their own.
 [[gnu::always_inline]] inline bool packs_before(const void* entry) { return entry && !is_on_the_way(entry); }
 
 /// The arguments that pack the panels from `first` on at the place of an entry on the way. PackArgs counts from panel

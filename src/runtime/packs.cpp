@@ -18,7 +18,7 @@ int64_t panel_bytes(const PackCall& pack) {
 /// from fewer rows on.
 int64_t weight_bytes(const PackCall& pack) { return pack.dtype == DType::kF16 ? 4 : size_of(pack.dtype); }
 
-/// Whether a stage of `stages` that multiplies by the pack's panels may do so in windows of a scan's steps.
+/// Whether one of `stages` multiplies by the pack's panels and may do so in windows of a scan's steps.
 bool may_have_windows(const std::vector<StagePlan>& stages, const PackCall& pack, const std::vector<int64_t>& symbols) {
   auto multiplies = [&](const StagePlan::Window& window) {
     return std::ranges::any_of(stages, [&](const StagePlan& stage) {
@@ -30,7 +30,7 @@ bool may_have_windows(const std::vector<StagePlan>& stages, const PackCall& pack
   });
 }
 
-/// Whether packing the panels on the way is better than a stage that packs them.
+/// Whether packing the panels on the way is faster than a stage that packs them.
 bool suits_the_way(const Plan& plan, const PackCall& pack, const std::vector<int64_t>& symbols) {
   if (estimate(pack.times, symbols) > target::kMostPacksOnTheWay) return false;
   const int64_t rows = estimate(pack.rows, symbols), cache = private_cache_bytes();
@@ -40,7 +40,7 @@ bool suits_the_way(const Plan& plan, const PackCall& pack, const std::vector<int
   return rows <= target::kMostRowsWithoutWindows && pack.transposed && !may_have_windows(plan.stages, pack, symbols);
 }
 
-/// Whether the steps of a loop should read 8-bit weights at each step: these are a quarter of the panels' bytes.
+/// Whether each step of a loop should read the 8-bit weights themselves, which have a quarter of the panels' bytes.
 bool suits_steps(const PackCall& pack, const std::vector<int64_t>& symbols) {
   if (pack.dtype != DType::kI8 || !pack.transposed || byte_products(active_isa()) == ByteProducts::kSlower)
     return false;
@@ -48,7 +48,7 @@ bool suits_steps(const PackCall& pack, const std::vector<int64_t>& symbols) {
   return times > 1 && estimate(pack.rows, symbols) <= target::kMostRowsOfBytes * times;
 }
 
-/// Whether the weights have so few and so long rows that dot products beat panels at any number of rows.
+/// Whether the weights have so few and so long rows that dot products are faster than panels for any number of rows.
 bool are_narrow(const PackCall& pack) {
   return pack.transposed && pack.dtype != DType::kI8 && pack.n <= target::lanes(pack.dtype) / 2 &&
          pack.k * weight_bytes(pack) >= target::kBytesOfNarrowRows;

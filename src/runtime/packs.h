@@ -21,7 +21,7 @@ std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>
 /// panels are then never written to memory and read again. The bits are the same as with a stage that packs.
 std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols);
 
-/// What both functions above return.
+/// The result of both functions above.
 struct PacksOfProducts {
   std::vector<int64_t> left_out;
   std::vector<BufferBytes> on_the_way;

@@ -9,8 +9,8 @@
 namespace weft::runtime {
 namespace {
 
-/// What weft_panels does. There are no divisions for each panel: they take tens of cycles, which would show in a step
-/// of few rows.
+/// The work of weft_panels. It divides nothing for each panel: a division takes tens of cycles, which would show in a
+/// step of few rows.
 class PanelLoop {
  public:
   PanelLoop(const PanelStage& stage, PanelOperands* operands, const PanelFunctions& functions, int64_t apart,
@@ -55,8 +55,8 @@ class PanelLoop {
   struct Block {
     int64_t row, rows, number, count, next;
   };
-  /// Panels that are taken at once, and the next panel where panels come one by one. For the last panel, `next` is the
-  /// panel itself.
+  /// The panels that are taken at once. Where panels are taken one by one, also the next panel; for the last panel
+  /// `next` is the panel itself.
   struct Panels {
     int64_t first, count, next;
     bool meet_new_rows;  ///< no panel of the stage has been multiplied by the rows at hand
@@ -66,15 +66,15 @@ class PanelLoop {
     return stage_.products[product].on_the_way && is_on_the_way(operands_[product].entry);
   }
 
-  /// Whether a product reads weights as they lie: transposed weights along their rows, others by their columns.
+  /// Whether a product reads unpacked weights: transposed weights along their rows, others by their columns.
   bool reads_weights(int64_t product) const { return !operands_[product].entry && operands_[product].weights; }
 
   int64_t bound(int64_t unit, int64_t units) const {
     return std::min(ceil_div(stage_.units, stage_.grain) * unit / units * stage_.grain, stage_.units);
   }
 
-  /// How many panels are taken at once: several with few rows, so that their chains of additions overlap; one where
-  /// they are packed on the way.
+  /// How many panels are taken at once. With few rows several are, so that their chains of additions overlap. Panels
+  /// that are packed on the way are taken one by one.
   int64_t panels_together(int64_t rows) const {
     if (packs_) return 1;
     if (stage_.has_bytes) return kBytePanelsTogether;
@@ -135,7 +135,7 @@ class PanelLoop {
     functions_.epilogue(functions_.closure, panels.first, panels.count, block.row, block.rows);
   }
 
-  /// Sets the panels that the kernels take. Packs them first where that is done on the way.
+  /// Sets the panels that the kernels read, after packing them if they are packed on the way.
   void find_panels(const Panels& panels) const {
     for (int64_t i = 0; i < stage_.count; ++i) {
       PanelOperands& operands = operands_[i];
@@ -182,8 +182,8 @@ class PanelLoop {
   bool backwards_;
   bool packs_ = false;          ///< panels of a product are packed on the way
   bool reads_rows_ = false;     ///< products of the stage are dot products along rows of the weights
-  bool reads_columns_ = false;  ///< products of the stage read weights as they lie by columns
-  bool reads_bytes_ = false;    ///< a product reads weights of 8 bits that could have panels
+  bool reads_columns_ = false;  ///< some product of the stage reads unpacked weights by columns
+  bool reads_bytes_ = false;    ///< some product reads weights of 8 bits that could have panels
   int64_t first_panel_ = 0, last_panel_ = 0;
 };
 

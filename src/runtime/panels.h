@@ -28,7 +28,7 @@ struct PanelProduct {
   int64_t panel_bytes;        ///< of one panel
   ProductKernel kernel;       ///< null: weights of 8 bits, which have no panels, by `byte_rows`
   ByteRowsKernel byte_rows;   ///< or null
-  int64_t byte_columns;       ///< columns of a group that stand for a panel of such weights
+  int64_t byte_columns;       ///< for weights of 8 bits: the columns of a group that count as one panel
   PanelsOnTheWay on_the_way;  ///< null: a stage of its own packs the weights in any case
   int64_t widens;             ///< 1: `weights` are of 8 bits, panels f32
 };
@@ -46,21 +46,21 @@ struct PanelStage {
   const PanelProduct* products;
 };
 
-/// What machine code stores for a product before the loop. The loop sets the last field.
+/// What machine code stores about a product before the loop. The loop sets the last field.
 struct PanelOperands {
   const void* left;     ///< of the first row
   int64_t lda;          ///< elements between its rows
   const void* entry;    ///< of the pack's buffer (pack_entry.h), or weights of 8 bits
-  const void* weights;  ///< weights that are not packed, or null
+  const void* weights;  ///< the unpacked weights, or null
   void* tile;           ///< memory for tiles of the product
   const void* panels;   ///< set by the loop: as the kernel takes them, for the panels at hand
 };
 
-/// Machine code of a stage for the rows row..row+rows-1 and the panels panel..panel+panels-1. It is the epilogue, which
-/// works on the products' tiles (those of ProductKernel), or a prefetch of what the epilogue will read.
+/// Machine code of a stage for the rows row..row+rows-1 and the panels panel..panel+panels-1. It is either the
+/// epilogue, which works on the products' tiles (of ProductKernel), or a prefetch of the epilogue's operands.
 using PanelFunction = void (*)(void* closure, int64_t panel, int64_t panels, int64_t row, int64_t rows);
 
-/// The functions of a stage, and the closures that hold the values they share with it.
+/// The functions of a stage, and closures with the values that they share with it.
 struct PanelFunctions {
   PanelFunction epilogue;
   void* closure;

@@ -15,7 +15,7 @@ enum class Storage : uint8_t {
   kInput,
   kOutput,
   kArena,
-  kStep  ///< a pointer that the loop around it sets at each step, to another buffer or a slice of one
+  kStep  ///< a pointer that the surrounding loop sets at each step: to another buffer, or to a slice of one
 };
 
 /// Memory that stages read and write.
@@ -56,7 +56,8 @@ struct BufferPlan {
 using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
                                int64_t unit, int64_t units, int64_t first_step, int64_t last_step);
 
-/// The functions that stages run, which are no plain data, by StagePlan::index. Null or empty where a stage needs none.
+/// The functions of stages, by StagePlan::index. Unlike a Plan they are no plain data. Null or empty where a stage
+/// needs none.
 struct StageCode {
   std::vector<StageFunction> functions;  ///< of kRows and kScan
   std::vector<CallFunction> callbacks;   ///< of a CallbackCall
@@ -71,7 +72,7 @@ struct StepWork {
   int64_t units = 0;                ///< columns, in vectors, of the product that is shared least evenly; 0: not known
   int64_t grain = 0;                ///< a member's columns are a multiple of this many vectors
   int64_t barriers = 0;             ///< the number of barriers when columns are shared
-  std::vector<DimExpr> crossing;    ///< bytes of values that each member then reads although others wrote them
+  std::vector<DimExpr> crossing;    ///< bytes of values that a member then reads and other members wrote
 
   bool operator==(const StepWork&) const = default;
   static constexpr auto fields() {
@@ -135,7 +136,7 @@ struct StagePlan {
   int64_t index = 0;          ///< the number of the stage; stages within a stage have the numbers after its own
   std::string symbol;         ///< the name of the machine code; of a call, the name of its op
   KernelCall call;            ///< of kCall
-  bool outside = false;       ///< it is or contains a call that the caller's thread makes while the team is idle
+  bool outside = false;       ///< is, or contains, a call that the caller's thread makes while the team is idle
   DimExpr rows;               ///< rows of the domain, or of the batch of a scan
   bool splits_rows = true;    ///< false: a scan whose rows depend on each other
   int64_t row_block = 1;      ///< each thread gets a multiple of this many rows
@@ -162,7 +163,7 @@ struct StagePlan {
     }
   };
   std::vector<Window> windows;
-  std::vector<int64_t> packs;  ///< of kRows and kScan: those of the packs it multiplies by that may be left out
+  std::vector<int64_t> packs;  ///< of kRows and kScan: the packs it multiplies by, of those that may be left out
   /// For a scan or loop of no steps: its results, each a copy of the initial carry.
   struct CarryCopy {
     int64_t from = 0, to = 0;
@@ -171,8 +172,8 @@ struct StagePlan {
     static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
   };
   std::vector<CarryCopy> carry_copies;
-  /// One of several scans side by side, and the scan before it that it follows, by index. At each step it reads only
-  /// what the leader has stored in that step, so it may run some steps behind.
+  /// One of several scans side by side, and the scan that it follows: an earlier one, by index. At each step the
+  /// follower reads only what the leader has stored in that step, so it may run some steps behind.
   struct Follows {
     int64_t scan = 0, leader = 0;
 
@@ -182,9 +183,9 @@ struct StagePlan {
     }
   };
   /// For the first of several scans that are independent or follow each other. They may run at the same time, each by
-  /// one member, if the stages from this scan to the last one run in another order: `before`, `scans`, `after`. Each
-  /// entry is a place among the stages around this one, counted from here. Stages that are in none of the lists run in
-  /// windows of scans that follow.
+  /// one member, if the stages from this scan to the last scan run in another order: `before`, `scans`, `after`. Each
+  /// entry is a place in the list of stages, relative to this stage. Stages in none of the three run in windows of
+  /// scans that follow.
   struct SideBySide {
     std::vector<int64_t> before, scans, after;
     std::vector<Follows> follows;
@@ -247,8 +248,8 @@ struct Plan {
   }
 };
 
-/// The values of a call's sizes, given those of symbols, perhaps with more behind them. User's error if one overflows,
-/// or a size is negative.
+/// The values of a call's sizes from those of its symbols, which may be followed by others. User's error if one
+/// overflows, or a size is negative.
 std::vector<int64_t> values_of(const Plan& plan, const std::vector<int64_t>& symbols);
 
 /// The life of a buffer: from the first stage that needs its memory to the last (StagePlan::index), both included.
@@ -261,8 +262,8 @@ struct Life {
 /// The orders in which the stages of a run may read and write memory.
 enum class StageOrder : uint8_t {
   kInTurn,     ///< one after the other
-  kWindows,    ///< stages in windows of scans too: what they read lives as long as the scan
-  kSideBySide  ///< also any order that scans side by side may run in: what lives at some time from the first of these
+  kWindows,    ///< stages in windows of scans too: their inputs live as long as the scan
+  kSideBySide  ///< also any order in which scans side by side may run: whatever is live at some time from the first
                ///< scans to the last then lives all the time
 };
 

@@ -17,8 +17,8 @@
 namespace weft::runtime {
 namespace {
 
-/// The thread's share of the rows: multiples of `block` if there are many rows; evenly if there are so few that one
-/// block more or less would matter.
+/// The thread's share of the rows. With many rows it is a multiple of `block`. With so few that one block more or less
+/// would matter, rows are split evenly.
 Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
   return share_of(count, count < 4 * threads * block ? 1 : block, thread, threads);
 }
@@ -26,8 +26,8 @@ Share rows_of(int64_t count, int64_t block, int64_t thread, int64_t threads) {
 /// A bool in memory: any byte but 0 is true, as to PyTorch; a C++ bool has no values but 0 and 1.
 bool is_true(const void* element) { return *static_cast<const uint8_t*>(element) != 0; }
 
-/// Sets the buffers from which a step reads carries and to which it stores the next ones. `bytes`: the entries of
-/// StageSizes::bytes for carries.
+/// Sets the buffers from which a step reads carries, and those to which it stores the next carries. `bytes`: the
+/// entries of StageSizes::bytes for carries.
 void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bool last, void** buffers) {
   for (const ControlPlan::Carry& carry : loop.carries) {
     buffers[carry.arg] = step == 0 ? buffers[carry.init] : buffers[carry.out];
@@ -143,8 +143,8 @@ bool Run::run_side_by_side(Stages stages, Member& member) {
   return finish_stage(member) && run_all(group.after);
 }
 
-// Members run the scans of a group in its order, and a scan follows only scans before it. So the first scan that is not
-// done waits for none, and all members get on.
+// Members run the scans of a group in its order, and a scan follows only scans before it. So the first unfinished scan
+// never waits, and all members make progress.
 void Run::run_in_chunks(Stages stages, int64_t scan, const Member& member) {
   const StagePlan::SideBySide& group = stages.front().side_by_side;
   auto stage_of = [&](int64_t i) -> const StagePlan& {
@@ -168,7 +168,7 @@ void Run::run_in_chunks(Stages stages, int64_t scan, const Member& member) {
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
   if (settings().delays) delay();
-  // The pack has no stage of its own. All members know this, so none waits for the others.
+  // The pack has no stage of its own. All members know that, so there is no barrier.
   if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !packs_before(member.buffers[pack->destination]))
     return true;
   if (sizes_of(stage).is_windowed) return true;

@@ -49,19 +49,19 @@ class Run {
   struct Member {
     void** buffers;
     int64_t thread, threads;
-    SpinBarrier* barrier;  ///< null if it is alone, or runs all stages within a stage while the others wait
+    SpinBarrier* barrier;  ///< null if it is alone, or runs all stages of a stage while the others wait
     uint64_t position;
-    Team* team = nullptr;  ///< set for the caller between parallel regions, which it opens on this team
+    Team* team = nullptr;  ///< set for the caller between parallel regions, which it starts on this team
   };
   using Stages = std::span<const StagePlan>;
 
   /// The functions below return false when a failure has ended the run. All members see it after the same stage.
   bool run_stages(Stages stages, Member& member);
   bool run_stage(const StagePlan& stage, Member& member);
-  /// Runs the scans that the first stage names at the same time, and the stages between them before or after the scans.
+  /// Runs the scans that the first stage lists side by side, and the stages between them before or after the scans.
   bool run_side_by_side(Stages stages, Member& member);
-  /// Runs one scan of such a group, by its index there, a chunk of steps at a time. It starts a chunk when the scans
-  /// that it follows have done these steps.
+  /// Runs one scan of such a group, given by its index in the group, a chunk of steps at a time. Each chunk starts when
+  /// the scans that it follows have done the chunk's steps.
   void run_in_chunks(Stages stages, int64_t scan, const Member& member);
   bool run_between_regions(Stages stages, Member& caller);
   bool run_region(Stages stages, Team& team, void** buffers);
@@ -78,33 +78,34 @@ class Run {
   /// columns. With 1 it is a range of the rows, in multiples of `block` where there are many.
   void run_part(StageFunction function, const Share& rows, int64_t units, int64_t block, const Member& member) const;
   void run_scan(const StagePlan& stage, Member& member);
-  /// Runs a scan whose members share its columns. If waiting costs them more than sharing gains, they split the rows of
-  /// the remaining steps instead, and of later scans of this run.
+  /// Runs a scan whose members share its columns. If waiting costs more than sharing gains, members split the rows in
+  /// the remaining steps, and in later scans of this run.
   void run_by_columns(const StagePlan& scan, Member& member);
   /// Runs the steps from `step` on of a scan whose rows the members split, a window of steps at a time where the scan
   /// has windows.
   void run_by_rows(const StagePlan& scan, int64_t step, const Member& member);
-  /// Runs the windowed stages of a scan, if it has some, for its steps step..end-1. The members share the scan's
-  /// columns, so all of them arrive at a barrier before one reads what these stages store.
+  /// Runs the windowed stages of a scan, if there are any, for its steps step..end-1. The members share the scan's
+  /// columns, so all of them meet at a barrier before any reads what these stages store.
   void fill_window(const StagePlan& scan, int64_t step, int64_t end, const Member& member);
   /// The windows of a scan; none if it runs without them.
   std::span<const StagePlan::Window> windows_of(const StagePlan& scan) const;
   /// Moves the stacks of a scan's windows by so many times, since stages and steps find a stack's slice by its time.
   /// Stacks of a window that holds the times from t on are moved by -t.
   void move_stacks(const StagePlan& scan, int64_t times, void** buffers) const;
-  /// Runs the steps step..end-1 of a scan for the rows first..last-1, after the stages that it windows for these steps.
+  /// Runs the windowed stages of a scan, then its steps, for the steps step..end-1 and the rows first..last-1.
   void run_window(const StagePlan& scan, int64_t first, int64_t last, int64_t step, int64_t end, const Member& member);
   void run_call(const StagePlan& stage, const Member& member);
   std::span<const int64_t> batch_sizes(const StagePlan& stage, const Member& member) const;
-  /// Whether the batch sizes of a ragged scan fit its sizes. Every member checks them, so all get the same answer.
+  /// Whether the batch sizes of a ragged scan fit the scan's sizes. Every member checks for itself, so all get the same
+  /// answer.
   bool fits(const StagePlan& stage, const Member& member);
   /// Copies the member's share of a whole buffer.
   void copy(int64_t from, int64_t to, const Member& member) const;
-  /// Whether others use the cores, as far as the member's waits show. It ran steps for `all`, and waited for other
-  /// members for `waited` of that time; this is the scan's look number `looks`. Reports contention if the member alone
-  /// would have been done sooner.
+  /// Whether other programs use the cores, judging by this member's waits. `all`: the time of the steps it ran;
+  /// `waited`: the part of it spent waiting for other members; `looks`: the number of this look in the scan. Reports
+  /// contention if the member alone would have been faster.
   bool should_part(Nanoseconds all, Nanoseconds waited, int64_t members, int64_t looks) const;
-  /// From the member's next barrier on, members no longer wait for each other inside stages.
+  /// Makes members stop waiting for each other inside stages, from this member's next barrier on.
   void part(const Member& member);
   void fail(const Member& member, const std::exception_ptr& failure);
   const StageSizes& sizes_of(const StagePlan& stage) const { return sizes_[static_cast<size_t>(stage.index)]; }
@@ -124,7 +125,7 @@ class Run {
   std::vector<Progress> progress_;
   std::mutex mutex_;
   std::atomic<uint64_t> failed_at_{kNever};
-  /// The barrier from which on members don't wait for each other inside stages.
+  /// The barrier after which members don't wait for each other inside stages.
   std::atomic<uint64_t> parted_at_{kNever};
   std::exception_ptr failure_;
 };

@@ -18,13 +18,13 @@ void weft_delay();
 
 namespace weft::runtime {
 
-/// A function of the runtime that machine code may call, and its name there.
+/// A function of the runtime that machine code may call, and its symbol.
 struct RuntimeSymbol {
   const char* name;
   void* address;
 };
 
-/// All functions that machine code may call but the micro-kernels.
+/// All functions that machine code may call, except micro-kernels.
 const RuntimeSymbol* runtime_symbols(int64_t* count);
 
 }  // namespace weft::runtime

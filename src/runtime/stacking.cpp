@@ -20,8 +20,8 @@ class Surface {
 
   Surface(int64_t times, T ground) : times_(times) { pieces_[0] = ground; }
 
-  /// The pieces that make up these times. Each `put` makes at most two pieces more than it covers, so all calls
-  /// together see a number of pieces linear in the number of puts.
+  /// The pieces that cover the times first..last. Each `put` leaves at most two pieces more than it covers, so all
+  /// calls together visit a number of pieces linear in the number of puts.
   const std::vector<Piece>& covered(int64_t first, int64_t last) {
     split(first);
     split(last + 1);
@@ -59,7 +59,7 @@ struct Gap {
   bool taken = false;
 };
 
-/// Gaps by time: a segment tree. A gap is listed at the few nodes that make up its time.
+/// Gaps by time, in a segment tree. A gap is listed at the few nodes that cover its time.
 class Gaps {
  public:
   explicit Gaps(int64_t times) : leaves_(std::bit_ceil(static_cast<size_t>(times))), nodes_(2 * leaves_) {}
@@ -75,7 +75,8 @@ class Gaps {
     }
   }
 
-  /// Takes memory from the tightest gap of those looked at, the latest few of each node. Returns its offset, or -1.
+  /// Takes memory from the tightest of the gaps that it looks at: the latest few of each node. Returns the offset, or
+  /// -1.
   int64_t take(const Reservation& wanted) {
     Gap* best = nullptr;
     for (size_t node = static_cast<size_t>(wanted.first) + leaves_; node > 0; node /= 2) {
@@ -105,9 +106,9 @@ class Gaps {
   std::vector<Gap> gaps_;
 };
 
-/// The offset of each reservation at its present size, largest first. Of equal sizes the earliest comes first: a later
-/// one then finds the memory of one that has ended, if there is such. New memory is free at all times, and what its
-/// first user leaves of it is a gap before and a gap behind.
+/// The offset of each reservation at its present size, largest first. Of equal sizes the earliest comes first, so that
+/// a later one can take the memory of one that has ended. New memory is free at all times: around the life of its first
+/// user it leaves one gap before and one gap after.
 std::vector<int64_t> place(std::span<const Reservation> all, int64_t times) {
   std::vector<uint32_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);

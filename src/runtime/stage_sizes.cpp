@@ -15,7 +15,7 @@
 namespace weft::runtime {
 namespace {
 
-constexpr double kRowsToForce = 4;  // with fewer rows than this a thread, Settings::share_all shares columns
+constexpr double kRowsToForce = 4;  // with fewer rows for each thread, Settings::share_all makes them share columns
 
 void set_control_sizes(const Plan& plan, const ControlPlan& control, const std::vector<int64_t>& symbols,
                        StageSizes& sizes) {
@@ -39,8 +39,8 @@ double largest_part(const StepWork& step, int64_t threads) {
 }
 
 /// The cost of a step of a scan in multiply-adds: if the threads split the rows (one thread does all where the rows
-/// depend on each other), if they share the columns, and by one thread alone. `reading`: the rows that take as long to
-/// compute as weights take to read that stay in the core's own cache from step to step.
+/// depend on each other), if they share the columns, and by one thread alone. `reading`: how many rows take as long to
+/// compute as it takes to read the weights, if these stay in the core's own cache from step to step.
 struct StepCosts {
   double by_rows = 0, by_columns = 0, alone = 0;
 };
@@ -54,9 +54,9 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   const double product = work(scan.step.products) / all;  // the cost of one row
   const double split = work(scan.step.split), replicated = work(scan.step.replicated);
   const auto streaming = static_cast<double>(rows_while_streaming(active_isa()));
-  // The time of `rows` rows, in units of one row's. Weights that don't stay in the cache arrive while rows are
-  // computed. That takes the longer of the two times and a part of the other one, the larger the closer they are. Of
-  // weights a little larger than the cache, a part does stay.
+  // The time of `rows` rows, in units of one row's time. Weights that don't stay in the cache arrive while rows are
+  // computed. The two together take the longer of their times, plus a part of the shorter one, which is larger the
+  // closer the times are. Weights a little larger than the cache do stay in part.
   const double cache = static_cast<double>(private_cache_bytes()) * 3 / 4;
   auto rows_worth = [&](double rows, int64_t weight_bytes) {
     const double done = (rows + reading) / (1 + reading), bytes = static_cast<double>(weight_bytes);
@@ -69,7 +69,7 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   auto by_rows = [&](double rows) {
     return product * (rows_worth(rows, weights) + packing) + (split + replicated) * rows / all;
   };
-  // Each member wrote its own part of every value that it reads.
+  // Each member wrote its own share of the values that all members read.
   const double exchange = work(scan.step.crossing) * (1 - 1 / count) * double{target::kWorkPerCrossingByte};
   const double part = largest_part(scan.step, threads);
   const double by_columns = (product * (rows_worth(all, weights / threads) + packing) + split) * part + replicated +
@@ -77,24 +77,24 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   return {by_rows(mine), by_columns, by_rows(all)};
 }
 
-/// How many threads should share a scan's columns: all of them if the cost model finds a step faster so than by rows,
-/// else 1.
+/// How many threads should share a scan's columns: all of them if by the cost model a step is faster so than split by
+/// rows, else 1.
 int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::vector<int64_t>& symbols,
                    int64_t threads) {
   const int64_t rows = scan.splits_rows ? sizes.rows : 1;
   if (threads < 2 || scan.column_shares < threads || rows == 0) return 1;
   if (settings().share_all)
     return static_cast<double>(rows) < static_cast<double>(threads) * kRowsToForce ? threads : 1;
-  // `reading` is 0: with shared columns fewer weights are read, but in return what other threads have just written.
+  // `reading` is 0: with shared columns a thread reads fewer weights, but also what other threads have just written.
   const StepCosts costs = step_costs(scan, sizes, symbols, threads, 0);
   return costs.by_columns < costs.by_rows ? threads : 1;
 }
 
-/// Whether the threads should share the columns of a stage's products, not its rows. Each then reads, or packs, only
-/// its part of the weights, which with few rows takes longer than the products. Where a stage of its own has packed all
-/// weights, each thread takes rows, which the next stage reads by rows too. (Xeon with AVX-512, two threads: 16 rows by
-/// 2048 rows of 512 0.24 ms by rows, 0.18 by columns; packed on the way 128 rows by 4096 rows of 1024 5.6 and 5.1, 2048
-/// rows by 512 rows of 128 1.12 and 1.17, of whose eleven panels one thread had six.)
+/// Whether the threads should split a stage's products by columns, not by rows. Each thread then reads, or packs, only
+/// its part of the weights; with few rows that takes longer than the products. If the weights were packed by a stage of
+/// their own, threads split the rows, as the next stage does. (Xeon with AVX-512, two threads: 16 rows by 2048 rows of
+/// 512 0.24 ms by rows, 0.18 by columns; packed on the way 128 rows by 4096 rows of 1024 5.6 and 5.1, 2048 rows by 512
+/// rows of 128 1.12 and 1.17, of whose eleven panels one thread had six.)
 bool should_share_columns(const StagePlan& stage, const StageSizes& sizes, bool leaves_out, int64_t threads) {
   if (threads < 2 || stage.column_shares < 2) return false;
   if (sizes.rows < threads * stage.row_block) return true;
@@ -107,7 +107,7 @@ bool should_share_columns(const StagePlan& stage, const StageSizes& sizes, bool 
          first + static_cast<double>(ceil_div(sizes.rows, threads));
 }
 
-/// The scans that may run side by side, with what decides whether they do.
+/// Scans that may run side by side; decides whether they do.
 struct Group {
   const StagePlan& first;
   const std::vector<int64_t>& symbols;
@@ -134,8 +134,8 @@ struct Group {
   }
 };
 
-/// The costs of a scan of the group: by one member, and with all members one scan after the other. Windowed stages of a
-/// scan that follows count too.
+/// The costs of a scan of the group: by one member, and by all members when the scans run one after the other. They
+/// include the windowed stages of a scan that follows another.
 struct ScanCosts {
   double alone = 0, in_turn = 0;
 };
@@ -160,7 +160,7 @@ ScanCosts costs_of(const Group& group, size_t i, int64_t chunk) {
 /// How many steps a scan does before its followers may do the same steps: enough rows for products to read their
 /// weights once a chunk. 0 if no scan follows another, or none can.
 int64_t chunk_steps(const Group& group) {
-  constexpr int64_t kLeastSteps = 4;  // 1 us or so, compared with the time that it takes to tell another core
+  constexpr int64_t kLeastSteps = 4;  // about 1 us, compared with the time of a signal to another core
   int64_t rows = 1, length = 0;
   for (size_t i = 0; i < group.count(); ++i) {
     if (!group.follows(i) && !group.is_followed(i)) continue;
@@ -176,8 +176,8 @@ int64_t chunk_steps(const Group& group) {
 
 /// Gives each scan of the group to a member. Returns whether that is faster than one scan after the other, by all
 /// members. Independent scans go longest first, each to the member that has least to do. Scans that follow others go in
-/// their order, each to the member that is free first: such a scan ends a chunk after the scans that it follows, or
-/// later.
+/// their order, each to the member that is free first: a follower ends at least a chunk after the scans that it
+/// follows.
 bool share_scans(const Group& group, int64_t chunk) {
   std::vector<ScanCosts> costs;
   std::vector<size_t> order;
@@ -218,7 +218,7 @@ void set_side_by_side(const Group& group) {
     const bool follows = group.follows(i);
     sizes.sharers = 1;
     sizes.chunk = follows || group.is_followed(i) ? chunk : 0;
-    // Stages that could run in windows are left to all members where they can run before the scans.
+    // Stages that could run in windows run before the scans, by all members, where that is possible.
     sizes.window = follows && !group.scan(i).windows.empty() ? chunk : 0;
     for (const auto& window : group.scan(i).windows)
       group.all[static_cast<size_t>(window.stage)].is_windowed = sizes.window > 0;

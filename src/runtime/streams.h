@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-/// Whether a thread stores its rows of a loop's stacks past the caches (non-temporal stores): 1 or 0. `bytes`: of the
-/// stacks that may be stored so, over all steps; `own`: of these, the thread's; `count`: how many stacks. `addresses`:
-/// of the stacks, or-ed together. Each has to be a whole number of cache lines.
+/// Whether a thread stores its rows of a loop's stacks past the caches (non-temporal stores): 1 or 0. `bytes`: the size
+/// of the stacks that may be stored so, over all steps. `own`: the thread's share of it. `count`: the number of stacks.
+/// `addresses`: the stacks' addresses, or-ed together. All addresses and sizes have to be whole cache lines.
 ///
-/// A store through the caches reads its line first, and a processor doesn't ask ahead for the lines of many stacks. But
-/// what is stored past the caches has to come back from memory. So it pays where the thread's rows don't stay in its
-/// core's own cache, and
+/// A store through the caches reads its line first, and a processor doesn't prefetch the lines of many stacks. But data
+/// stored past the caches has to come back from memory. So it pays where the thread's rows don't stay in its core's own
+/// cache, and
 /// - the stacks are larger than what the shared cache keeps for one program, taken to be half of it,
 /// - or they are three or more: most of these are read by a backward alone, long after.
 ///

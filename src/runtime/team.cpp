@@ -72,7 +72,7 @@ class OwnTeam : public Team {
       mode_->apply();
       (*member_)(thread, static_cast<int64_t>(started_) + 1);
       if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        const std::lock_guard lock(mutex_);  // or the caller could miss the signal between its check and its sleep
+        const std::lock_guard lock(mutex_);  // else the caller could miss the signal between its check and its sleep
         done_.notify_one();
       }
     }

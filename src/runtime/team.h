@@ -37,7 +37,7 @@ class SpinBarrier {
  public:
   SpinBarrier() = default;
   explicit SpinBarrier(int64_t members) : members_(members) {}
-  /// Sets the number of members where only they know it. Each member must set the same number before it first arrives.
+  /// Sets the number of members, where only the members know it. Each must set the same number before it first arrives.
   void set_members(int64_t members) { members_.store(members, std::memory_order_relaxed); }
   void arrive_and_wait();
 

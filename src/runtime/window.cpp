@@ -12,7 +12,7 @@
 namespace weft::runtime {
 namespace {
 
-/// If a member's rows in one step take this many bytes, a prefetcher takes little of the next member's rows.
+/// If a member's rows in one step take this many bytes, a prefetcher fetches little of the next member's rows.
 constexpr int64_t kBytesApart = 1 << 16;
 
 }  // namespace
@@ -28,9 +28,11 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
   const int64_t wanted = settings().window;
   const bool by_columns = own.sharers > 1;
   if (scan.windows.empty() || own.length < 2 || own.rows == 0 || wanted == 0) return 0;
-  if (by_columns && scan.step.barriers == 0) return 0;  // else its members never wait for each other
+  if (by_columns && scan.step.barriers == 0)
+    return 0;  // else its members never wait for each other, and a window
+               // needs a barrier
   if (wanted > 0) return std::min(wanted, own.length);
-  // Each thread runs the windows of its own rows, or shares the windows of all rows.
+  // Each thread runs the windows of its own rows; threads that share columns share the windows of all rows.
   const int64_t members = std::min(threads, by_columns ? own.sharers : own.rows);
   const int64_t rows = by_columns ? own.rows : own.rows / members;
   if (rows < own.rows && rows < kFewRows) return 0;  // rows of several steps don't lie side by side: no larger blocks

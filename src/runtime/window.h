@@ -9,12 +9,12 @@ namespace weft::runtime {
 
 struct StageSizes;
 
-/// The memory of a buffer, where it is not what the plan says.
+/// The size of a buffer, where it differs from the plan's.
 struct BufferBytes {
   int64_t buffer = 0, bytes = 0;
 };
 
-/// A buffer that has `count` places of `bytes` each: member i has the one with the number i % count.
+/// A buffer with `count` places of `bytes` each: member i has place i % count.
 struct PlacesOfMembers {
   int64_t buffer = 0, bytes = 0, count = 1;
 };

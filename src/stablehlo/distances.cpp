@@ -5,7 +5,7 @@
 namespace weft::stablehlo {
 namespace {
 
-/// The dims of [..., n, m, k] that a tensor of one dim less has: all but `without`, counted from the end.
+/// All dims of [..., n, m, k] but `without`, counted from the end: those of a tensor that lacks this dim.
 Sizes dims_but(int64_t rank, int64_t without) {
   Sizes dims;
   for (int64_t dim = 0; dim < rank; ++dim)

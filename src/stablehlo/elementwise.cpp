@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The operand in the type that it is computed in.
+/// The operand, cast to the type in which the op computes.
 Tensor loaded(const Site& site, size_t i) {
   const Tensor operand = site.operand(i);
   return site.emit().convert(operand, compute_type(operand.type.dtype));
@@ -129,7 +129,7 @@ void logaddexp(const Site& site) {
   Emitter& emit = site.emit();
   const Tensor a = loaded(site, 0), b = loaded(site, 1);
   const Tensor distance = emit.unary("abs", emit.binary("subtract", a, b));
-  // Of equal infinities the difference is NaN.
+  // The difference of equal infinities would be NaN.
   const Tensor apart = emit.select(emit.compare("EQ", a, b), emit.like(0, a), distance);
   const Tensor rest = emit.unary("log_plus_one", emit.unary("exponential", emit.unary("negate", apart)));
   store(site, emit.binary("add", emit.binary("maximum", a, b), rest));

@@ -28,7 +28,7 @@ std::string_view kind_of(DType dtype) {
   return dtype == DType::kBool || dtype == DType::kU8 ? "UNSIGNED" : "SIGNED";
 }
 
-/// The bits of infinity, which no decimal number can write.
+/// The bits of infinity, which has no decimal form.
 std::string_view infinity_bits(DType dtype, bool negative) {
   switch (dtype) {
     case DType::kF16:

@@ -23,7 +23,7 @@ struct TensorType {
 };
 std::string to_string(const TensorType& type);
 
-/// What elements of a dtype are computed and summed in: f32 for f16 and bf16, else itself.
+/// The type in which elements of a dtype are computed and summed: f32 for f16 and bf16, else the dtype itself.
 DType compute_type(DType dtype);
 
 /// A value of the text.
@@ -38,19 +38,19 @@ std::string list_of(const Sizes& numbers);
 std::string names_of(std::span<const Tensor> tensors);
 std::string types_of(std::span<const Tensor> tensors);
 
-/// The dims of a product: which of a and of b are one batch, and which are summed over.
+/// The dims of a product: pairs that are one batch dim of a and b, and pairs that are summed over.
 struct ProductDims {
   Sizes batch_a, batch_b, summed_a, summed_b;
 };
 
-/// Writes StableHLO line by line. Each function but those for text appends one op and returns its result; the op's
-/// rules for types are the caller's to keep. https://openxla.org/stablehlo/spec has the ops.
+/// Writes StableHLO line by line. Each function, except those for text, appends one op and returns its result. The
+/// caller keeps the op's type rules. https://openxla.org/stablehlo/spec describes the ops.
 class Emitter {
  public:
   // Text.
   std::string take() { return std::move(text_); }
   void line(std::string_view text);
-  /// Indents the lines that follow one level more, or one level less.
+  /// Indents the following lines by one level more, or one level less.
   void indent() { ++depth_; }
   void dedent() { --depth_; }
   /// `%n`, never given before.
@@ -64,7 +64,7 @@ class Emitter {
   /// `direction`: EQ, NE, LT, LE, GT or GE.
   Tensor compare(std::string_view direction, const Tensor& a, const Tensor& b);
   Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b);
-  /// The tensor itself if it has that dtype.
+  /// The tensor cast to a dtype; the tensor itself if it has that dtype.
   Tensor convert(const Tensor& a, DType dtype);
 
   // Sources. Every element of a constant is the value, rounded to f32 first where the type has 16 bits.
@@ -103,7 +103,7 @@ class Emitter {
  private:
   /// Appends `%n = text : signature` and returns %n.
   Tensor append(std::string_view text, std::string_view signature, TensorType type);
-  /// The scalars that say where a part begins: `start` along `dim`, 0 along the others.
+  /// The start indices of a part: `start` along `dim`, 0 along the others.
   std::vector<Tensor> starts_of(const Tensor& start, int64_t dim, int64_t rank);
 
   std::string text_;

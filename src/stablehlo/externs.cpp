@@ -1,4 +1,4 @@
-// Calls of PyTorch that have ops of StableHLO: convolutions, pooling, sorting, scattering, distances, and what solves
+// Calls of PyTorch that StableHLO has ops for: convolutions, pooling, sorting, scattering, distances, and solvers of
 // linear systems. Any other call is the user's error, which quotes the call.
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ struct ExternSite {
   const CallText& call;
 
   Emitter& emit() const { return site.emit(); }
-  /// The tensor that argument i names; in a ragged scan the rows that the step does not have are zeros.
+  /// The tensor that an argument names. In a ragged scan, rows that the step does not have are zeros.
   Tensor tensor(size_t argument) const {
     const std::optional<size_t> operand = call.operand(argument);
     if (!operand) call.refuse("an argument is None");
@@ -39,8 +39,8 @@ struct ConvolutionCall {
         is_transposed(call.flag(first + 3)),
         output_padding(call.integers(first + 4)) {}
 
-  /// The type of a transposed convolution's result: a convolution of this type, with these options, would give x's
-  /// type.
+  /// The type of a transposed convolution's result: the type from which a convolution with the same options would
+  /// compute x's type.
   TensorType transposed_type(const TensorType& x, const TensorType& w) const {
     TensorType type{x.dtype, {x.sizes[0], w.sizes[1] * options.groups}};
     for (size_t i = 0; i < options.stride.size(); ++i)
@@ -75,7 +75,7 @@ void convolution_backward(const ExternSite& site) {
   const auto wanted_count = static_cast<size_t>(std::ranges::count(wanted, true));
   const size_t count = site.site.op.results.size();
   if (wanted.size() != 3 || (count != 3 && count != wanted_count)) site.call.refuse("it doesn't have three results");
-  // Results that nobody wants may be left out.
+  // Results that are not wanted may be left out.
   const size_t weight = count == 3 || wanted[0] ? 1 : 0, bias = count - 1;
   const Tensor dy = site.tensor(0), x = site.tensor(1), w = site.tensor(2);
   // A transposed convolution is the gradient of a convolution by its input: x and dy change places.
@@ -107,7 +107,7 @@ void cholesky(const ExternSite& site) {
   const Tensor factor{site.emit().new_name(), a.type};
   site.emit().line(fmt::format("{} = stablehlo.cholesky {}, lower = {} : {}", factor.name, a.name, is_lower, type));
   site.done(0, triangle(site.emit(), factor, is_lower));
-  // StableHLO's factor is NaN where there is none. Which minor failed it does not say.
+  // If there is no factor, StableHLO's is NaN; it doesn't say which minor failed.
   if (site.site.op.results.size() > 1)
     site.site.writer.refuse(site.site.op.results[1], site.call.text() + ", of which StableHLO has the factors alone");
 }
@@ -212,7 +212,7 @@ void adaptive_average_backward(const ExternSite& site) {
   site.done(0, adaptive_average_pool_by_input(site.emit(), dy, x.type, 3));
 }
 
-/// (x, sizes) -> (the greatest, where they were)
+/// (x, sizes) -> (the largest elements, their indices)
 void adaptive_max(const ExternSite& site) {
   check_windows(site, site.call.integers(1));
   site.done(0, adaptive_max_pool(site.emit(), site.tensor(0), site.call.integers(1)));

@@ -1,5 +1,5 @@
-// Ops with regions. A scan is a while that counts its steps: loop values are the count, the carries and the stacks of
-// ys, each of which is written one step at a time.
+// Ops with regions. A scan becomes a while that counts its steps. Its loop values are the count, the carries, and the
+// stacks of ys, each written one step at a time.
 #include <fmt/format.h>
 
 #include <limits>
@@ -21,7 +21,7 @@ Sizes with_rows(Sizes sizes, int64_t rows) {
   return sizes;
 }
 
-/// A scan on its way to a while.
+/// A scan that is being written as a while.
 class ScanLoop {
  public:
   explicit ScanLoop(const Site& site)
@@ -133,7 +133,8 @@ class ScanLoop {
     return emit_.reshape(emit_.dynamic_slice(stack, step, 0, 1), type.sizes);
   }
 
-  /// The stack with a step's y written to it. Rows beyond the step's own belong to other steps, and stay as they are.
+  /// The stack with a step's y written to it. Rows that the step doesn't have belong to other steps, and stay
+  /// unchanged.
   Tensor stack_with(const Tensor& stack, ValueId id, const Tensor& step, const Tensor& offset) {
     const Tensor y = writer_.value(id);
     if (is_packed(id)) {

@@ -6,7 +6,7 @@
 namespace weft::stablehlo::lowerings {
 namespace {
 
-/// An index as i64. In the rows that a ragged step does not have it is -1, which scatter skips.
+/// An index as i64. In rows that a ragged step does not have the index is -1, which scatter skips.
 Tensor wide_index(const Site& site, size_t operand) {
   const Tensor index = site.emit().convert(site.operand(operand), DType::kI64);
   const StepRows* rows = site.writer.step_rows_of(site.op.operands[operand]);
@@ -42,7 +42,7 @@ void broadcast(const Site& site) {
 void reshape(const Site& site) { site.done(site.emit().reshape(site.operand(0), site.type().sizes)); }
 void transpose(const Site& site) { site.done(site.emit().transpose(site.operand(0), site.op.attr<Sizes>("perm"))); }
 
-/// Whether the operand has these elements was checked when its sizes were bound.
+/// No check here: whether the operand has these elements was checked when its sizes were bound.
 void slice(const Site& site) {
   const int64_t start = site.writer.size(size_attr(site.op, "start"));
   const int64_t limit = site.writer.size(size_attr(site.op, "limit"));
@@ -66,7 +66,7 @@ void reverse(const Site& site) {
 
 void gather(const Site& site) {
   const Tensor table = site.operand(0);
-  // A table without rows has no index that names one.
+  // A table without rows has no valid index.
   if (table.type.sizes[0] == 0) return site.done(site.emit().constant(0, site.type()));
   site.done(site.emit().gather(table, site.operand(1)));
 }
@@ -81,8 +81,8 @@ void scatter_add(const Site& site) {
   site.done(emit.convert(emit.scatter("add", zeros, index, updates), type.dtype));
 }
 
-/// Of several updates of one row the last one stays, whereas StableHLO leaves their order open. So the greatest
-/// position that names a row is found first: a maximum is the same in any order.
+/// Of several updates of one row the last one stays, whereas StableHLO leaves their order open. So for each row the
+/// largest position of an update is found first: a maximum doesn't depend on the order.
 void scatter(const Site& site) {
   Emitter& emit = site.emit();
   const Tensor table = site.operand(0), updates = site.operand(2);

@@ -1,4 +1,4 @@
-// Means over windows, as convolutions with ones: each channel of each sample is a sample of one channel.
+// Means over windows are convolutions with ones: each channel of each sample becomes a sample with one channel.
 #include "stablehlo/pooling.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What each op of the IR becomes. An op without a row is the user's error, which names it.
+// The lowering of each op of the IR. An op without a row is the user's error, which names it.
 #include <array>
 
 #include "stablehlo/lowerings.h"

@@ -20,13 +20,13 @@ namespace weft::stablehlo {
 /// A scan becomes a stablehlo.while that counts its steps. A donated input has the attribute by which XLA reuses its
 /// memory.
 ///
-/// What is an error at the call in Weft is none in StableHLO, which can raise nothing: an index outside its table is
-/// moved into it or skipped, and an integer divided by zero is some integer.
+/// StableHLO cannot raise errors, so what is an error at a call of Weft is none here: an index outside its table is
+/// clamped or skipped, and an integer divided by zero is some integer.
 ///
-/// User's error naming the op where one has no lowering (an extern, above all), or a symbol that is unbound.
+/// User's error naming an op that has no lowering (usually an extern), or an unbound symbol.
 std::string write(const ir::Program& program, const ir::Bindings& bindings);
 
-/// What an op becomes, in words: "add", "while"; empty if it has no lowering.
+/// The name of what an op becomes: "add", "while"; empty if it has no lowering.
 std::string_view lowered_as(ir::OpCode code);
 
 }  // namespace weft::stablehlo

@@ -106,7 +106,7 @@ std::string Writer::arguments() {
 }
 
 std::string Writer::run() {
-  // The head is written last: it has the results' types.
+  // The head is written last, since it contains the results' types.
   const std::string inputs = arguments();
   emitter_.indent();
   emitter_.indent();

@@ -11,8 +11,8 @@
 
 namespace weft::stablehlo {
 
-/// The rows that the step of a ragged scan has. StableHLO's sizes are fixed, so a step is done for all rows of the
-/// batch; what it does to rows beyond `count` is not kept, and ops that sum over rows leave them out.
+/// The rows of a step of a ragged scan. StableHLO's sizes are fixed, so a step computes all rows of the batch. Results
+/// in rows from `count` on are not kept, and ops that sum over rows leave these rows out.
 struct StepRows {
   ir::Ragged ragged;
   Tensor count;  ///< i64[]
@@ -32,7 +32,7 @@ class Writer {
   int64_t size(const ir::Dim& dim) const;
   const Tensor& value(ir::ValueId id) const;
   void set(ir::ValueId id, Tensor tensor);
-  /// Marks a result that can't be written, which is an error only if it is read. `why` ends the message.
+  /// Marks a result that can't be written: it is an error only if it is read. `why` ends the message.
   void refuse(ir::ValueId id, std::string why) { refused_[id] = std::move(why); }
 
   void write_ops(const ir::Block& block);

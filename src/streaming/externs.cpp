@@ -45,7 +45,7 @@ Stream Walker::permuted(const Stream& stream, const std::vector<int64_t>& perm) 
              stream, time, [&](Builder& builder, ValueId value, int64_t) { return builder.transpose(value, perm); });
 }
 
-/// With zeros between the elements of a dim, and behind the last one: `times` as many.
+/// Makes a dim `times` as long: puts times - 1 zeros after each element.
 Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t times) {
   if (times == 1) return stream;
   const bool is_time = stream.time.dim == dim;
@@ -69,8 +69,8 @@ Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t ti
   return result;
 }
 
-/// What `fold` makes of windows over x [.., spatial..., ..] by element of a window. `shape`: the result's in the whole
-/// program, with its dims as x has them.
+/// Applies `fold` to the windows over x [.., spatial..., ..], given as one value for each element of a window. `shape`:
+/// the result's shape in the whole program, with dims in x's order.
 Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shape, const Fold& fold) {
   const size_t end = windows.first + windows.dims.size();
   const bool is_over_time = x.time.dim >= windows.first && x.time.dim < end;
@@ -83,7 +83,8 @@ Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shap
     x = after_lead(x, window.padding, windows.fill,
                    [&](const ir::Type& type) { return writer_.start().constant(windows.fill, type); });
     const int64_t settled = whole_length(x) + window.padding + x.settled;
-    if (x.per_chunk % window.stride != 0) refuse(op, "has windows {} steps apart, of {}", window.stride, x.per_chunk);
+    if (x.per_chunk % window.stride != 0)
+      refuse(op, "has windows {} steps apart, which don't fit into chunks of {} steps", window.stride, x.per_chunk);
     result.time = {x.time.dim, 1, 1, shape.at(x.time.dim)};
     result.per_chunk = x.per_chunk / window.stride;
     // The last window of a chunk ends at the chunk's last element, or as few before it as the stride allows.
@@ -117,7 +118,7 @@ Walker::Convolution Walker::convolution_of(const Op& op, const CallText& call) {
   const Stream& weight = at(op.operands[call.operand(1).value()]);
   const Stream* bias = call.operand(2) ? &at(op.operands[*call.operand(2)]) : nullptr;
   if (weight.kind != Kind::kConstant || (bias != nullptr && bias->kind != Kind::kConstant))
-    refuse(op, "is by what doesn't follow from weights alone");
+    refuse(op, "takes weights that depend on inputs: they have to follow from the model's parameters");
   const Sizes stride = call.integers(3), padding = call.integers(4), dilation = call.integers(5);
   const Shape& kernel = whole_.type(op.operands[call.operand(1).value()]).shape;
   Convolution found;
@@ -128,13 +129,14 @@ Walker::Convolution Walker::convolution_of(const Op& op, const CallText& call) {
     if (call.flag(6)) {  // a convolution of the input with zeros between its elements, by the weights turned round
       found.spread.back() = window.stride;
       window = {window.kernel, 1, window.reach() - window.padding, window.dilation};
-      if (window.padding < 0) refuse(op, "leaves out more at its edges than its kernel reaches");
+      if (window.padding < 0) refuse(op, "cuts off more at its edges than its kernel reaches: take a smaller padding");
     }
     found.windows.dims.push_back(window);
   }
   if (call.flag(6)) weights = turned_weights(writer_.start(), weights, call.integer(8));
   const ir::Dim& channels = whole_.type(op.operands[call.operand(0).value()]).shape.at(1);
-  if (!channels.is_constant()) refuse(op, "has its channels for time: `time=` says which dim the steps are in");
+  if (!channels.is_constant())
+    refuse(op, "has its channels in the dim of the steps: `time=` says which dim the steps are in");
   found.start = convolution_weights(writer_.start(), weights, bias != nullptr ? bias->start : ir::kNoValue,
                                     call.integer(8), channels.constant());
   found.step = found.start;
@@ -158,8 +160,8 @@ void Walker::convolution(const Op& op, const CallText& call) {
   define(op, 0, permuted(y, channels_second(rank)), operands);
 }
 
-/// A call of PyTorch within a loop's step as ops of the IR: a convolution, of sizes that are known, by weights that are
-/// constants. None where it has to stay. `map`: the region's values in the program that is written.
+/// A call of PyTorch within a loop's step as ops of the IR: a convolution of known sizes by constant weights. None if
+/// the call has to stay. `map`: the region's values in the program being written.
 std::optional<ValueId> Walker::in_region(const Op& op, Builder& body, const passes::Substitution& map, bool is_step) {
   if (!ir::traits_of(op.code).calls_out) return std::nullopt;
   const CallText call("weft.stream", op.attr<std::string>("call"), std::vector<Sizes>(op.operands.size()));

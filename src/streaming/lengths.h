@@ -15,7 +15,7 @@ struct Rate {
   bool operator==(const Rate&) const = default;
 };
 
-/// What says how long a sequence is: the symbol of a program's inputs.
+/// The length of the sequence: the symbol of the inputs' time dims.
 class Lengths {
  public:
   /// `symbol`: of the steps; empty where no input has any.
@@ -24,17 +24,17 @@ class Lengths {
   const std::string& symbol() const { return symbol_; }
   bool mentions(const ir::Dim& dim) const { return !symbol_.empty() && dim.mentions(symbol_); }
   bool mentions(const ir::Type& type) const;
-  /// How many dims of the type mention it.
+  /// The number of dims of the type that mention the symbol.
   int64_t count(const ir::Type& type) const;
 
-  /// None where the size is no linear function of the length, but for rounding.
+  /// The size's rate; none if the size is no linear function of the length, up to rounding.
   std::optional<Rate> rate(const ir::Dim& dim) const;
-  /// How many times `length` the size is; none if that is no whole number for all lengths.
+  /// The size divided by `length`; none if that isn't the same integer for all lengths.
   std::optional<int64_t> multiple(const ir::Dim& dim, const ir::Dim& length) const;
-  /// The type for sequences of which `length` is `elements`: each dim that is a multiple of it becomes that multiple.
-  /// User's error where a dim is none.
+  /// The type for `elements` elements of time: each dim that mentions the symbol is a multiple of `length`, and becomes
+  /// that multiple of `elements`. User's error where a dim is no multiple.
   ir::Type sized(const ir::Type& type, const ir::Dim& length, int64_t elements) const;
-  /// The size where the sequence has so many steps.
+  /// The size for a sequence of `steps` steps.
   int64_t at(const ir::Dim& dim, int64_t steps) const;
 
  private:

@@ -28,8 +28,8 @@ bool has_symbol(const ir::Attr& attr) { return std::holds_alternative<Dim>(attr)
 
 }  // namespace
 
-/// A chunk of a value that depends on no step, such as step numbers, so that it may run ahead of the inputs. Its
-/// value in the programs isn't set yet.
+/// A chunk of a value that depends on no input, such as step numbers, so that it may run ahead of the inputs. Its
+/// values in the two programs aren't set yet.
 Stream Walker::free_running(const Op& op, size_t dim, const Dim& length) const {
   const auto rate = lengths_.rate(length);
   if (!rate || rate->elements <= 0) refuse(op, "has {} steps, which don't grow with the sequence", to_string(length));
@@ -42,7 +42,7 @@ Stream Walker::free_running(const Op& op, size_t dim, const Dim& length) const {
   return stream;
 }
 
-/// A uniform value, or one without time, as one that differs from step to step.
+/// A uniform value, or a value without time, turned into a timed one.
 Stream Walker::timed_again(const Op& op, const Stream& stream) {
   if (stream.kind == Kind::kTimed) return stream;
   const Type& type = whole_.type(stream.maker->results[0]);
@@ -54,7 +54,7 @@ Stream Walker::timed_again(const Op& op, const Stream& stream) {
   return timed;
 }
 
-/// The streams with the elements of one number at one time: as late as the latest.
+/// The streams delayed to the latest of them, so that elements with the same index are in the same chunk.
 Walker::Streams Walker::aligned(const Op& op, Streams streams) {
   const auto first = std::ranges::find(streams, Kind::kTimed, &Stream::kind);
   const auto differs = [&](const Stream& s) {
@@ -73,7 +73,8 @@ Walker::Streams Walker::aligned(const Op& op, Streams streams) {
   return streams;
 }
 
-/// For an op that may fail: no element of a negative number, which nobody has asked for, makes it.
+/// For an op that may fail: elements with a negative index, which are no elements of the sequence, must not make it
+/// fail.
 Walker::Streams Walker::guarded(const Op& op, Streams streams) {
   if (ir::traits_of(op.code).fails == ir::Fails::kNever) return streams;
   const bool is_gather = op.code == OpCode::kGather;
@@ -101,7 +102,7 @@ void Walker::local(const Op& op) {
   define(op, 0, std::move(result), operands);
 }
 
-/// Where the result's time is; refuses ops that mix what is at different times.
+/// Where time is in the result. Refuses ops that mix values with time in different dims.
 TimeDim Walker::time_after(const Op& op, const Streams& operands) {
   std::optional<TimeDim> after;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -159,7 +160,7 @@ TimeDim Walker::moved(const Op& op, size_t operand, const Stream& stream) {
   }
 }
 
-/// Of products: a dim that is summed over is none that can be time.
+/// For products: time can't be a dim that is summed over.
 TimeDim Walker::product(const Op& op, size_t operand, const Stream& stream) {
   TimeDim time = stream.time;
   const auto rank = static_cast<size_t>(whole_.type(op.operands[operand]).rank());
@@ -184,7 +185,7 @@ TimeDim Walker::reshaped(const Op& op, const TimeDim& time) {
   const int64_t left = product_of(to, 0, after.dim);
   const std::optional<int64_t> times = lengths_.multiple(*found, time.length);
   if (!times || left == 0 || before % left != 0 || *times % (before / left) != 0)
-    refuse(op, "from {} to {} mixes what is at different steps", to_string(from), to_string(to));
+    refuse(op, "from {} to {} mixes elements of different steps", to_string(from), to_string(to));
   after.outer = before / left;
   after.inner = *times / after.outer;
   return after;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// What a running total begins with, and how it goes on.
+/// How a running total starts, and how it combines the next element.
 struct Total {
   OpCode combine;
   double first;
@@ -38,7 +38,7 @@ std::optional<Total> total_of(std::string_view name) {
   return std::nullopt;
 }
 
-/// The order of dims with this one in front; its inverse.
+/// The permutation that moves this dim to the front; below, the inverse of a permutation.
 std::vector<int64_t> to_front(int64_t rank, int64_t dim) {
   std::vector<int64_t> perm{dim};
   for (int64_t i = 0; i < rank; ++i)
@@ -52,7 +52,7 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& perm) {
   return back;
 }
 
-/// Each element of the totals of x along its first dim; of extrema their places too.
+/// The running totals of x along its first dim; for extrema their indices too.
 std::vector<ValueId> totals(Builder& builder, ValueId x, const Total& total) {
   const Type stack = builder.type(x);
   const Type step = ir::step_of(stack, std::nullopt);
@@ -68,7 +68,7 @@ std::vector<ValueId> totals(Builder& builder, ValueId x, const Total& total) {
   std::vector<ValueId> results =
       builder.scan({first, builder.constant(0, place)}, {x, numbers}, stack.shape[0], false,
                    [&](Builder& body, auto carries, auto xs) {
-                     // Of equal elements the later one is taken, and a NaN stays.
+                     // Of equal elements the later one is taken; a NaN stays.
                      const ValueId is_better = body.binary(OpCode::kAnd, body.binary(total.combine, xs[0], carries[0]),
                                                            body.binary(OpCode::kEq, carries[0], carries[0]));
                      const ValueId takes = body.binary(OpCode::kOr, is_better, body.binary(OpCode::kNe, xs[0], xs[0]));
@@ -96,7 +96,7 @@ void rewrite(Builder& builder, const Op& op, passes::Substitution& replaced) {
   }
 }
 
-/// Of integers no constant is the least, and none of them has a running extremum here.
+/// Running extrema of integers aren't among them: they would need the least integer as a constant.
 bool is_running_total(const ir::Program& program, const Op& op) {
   if (!ir::traits_of(op.code).calls_out) return false;
   const CallText call("weft.stream", op.attr<std::string>("call"), {{}});

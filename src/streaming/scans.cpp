@@ -1,4 +1,4 @@
-// Loops over the steps become one step of their carries, which are states; other ops with regions stay as they are.
+// A loop over the steps becomes one step, with its carries as states. Other ops with regions stay as they are.
 #include <algorithm>
 
 #include "streaming/walker.h"
@@ -15,7 +15,7 @@ using Kind = Stream::Kind;
 
 namespace {
 
-/// What a scan over the steps is made of in one of the programs.
+/// The results of a scan over the steps in one of the two programs.
 struct Loop {
   std::vector<ValueId> carries, stacks;
 };
@@ -31,8 +31,8 @@ void for_each_type(const ir::Program& program, const ir::Block& block, const std
   }
 }
 
-/// The scan by as many steps as the xs have. `map`: the values from outside that the region reads. `mask`:
-/// bool[length], at which steps the carries change; kNoValue: at all.
+/// The scan over as many steps as the xs have. `map`: values from outside that the region reads. `mask`: bool[length],
+/// the steps at which the carries change; kNoValue: all steps.
 Loop written(Builder& builder, const ScanView& scan, passes::Substitution map, const std::vector<ValueId>& inits,
              const std::vector<ValueId>& xs, int64_t length, ValueId mask, const Native& native) {
   std::vector<ValueId> all = xs;
@@ -80,7 +80,7 @@ bool Walker::is_over_time(const Op& op) const {
   return op.code == OpCode::kScan && lengths_.mentions(op.attr<ir::Dim>("length"));
 }
 
-/// Refuses regions that read what differs from step to step, but for the xs of a scan over them.
+/// Refuses regions that read timed values, other than the xs of a scan over the steps.
 void Walker::refuse_timed_region(const Op& op) {
   for (const ir::Block& region : op.regions) {
     for_each_type(whole_, region, [&](const Type& type) {
@@ -109,12 +109,12 @@ passes::Substitution Walker::captured_by(const Op& op, bool is_step) {
   return map;
 }
 
-/// An op with regions that is no loop over the steps.
+/// An op with regions that isn't a loop over the steps.
 void Walker::other_region(const Op& op, const Streams& operands) {
   Streams read = operands;
   for (const Stream& operand : operands) {
     if (operand.kind == Kind::kTimed || operand.kind == Kind::kUniform)
-      refuse(op, "reads what differs from step to step, and is no loop over the steps");
+      refuse(op, "reads values that differ from step to step, but isn't a loop over the steps");
     if (operand.kind == Kind::kEnd) return end(op, operand.needs);
   }
   for (const ir::Block& region : op.regions) {
@@ -125,16 +125,16 @@ void Walker::other_region(const Op& op, const Streams& operands) {
   plain(op, kind_without_time(op, read));
 }
 
-/// The stacks that a loop over the steps reads, as late as the latest; `like`: when that is.
+/// The stacks that a loop over the steps reads, delayed to the latest of them. `like` becomes a stream with that delay.
 Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs, Stream& like) {
   for (Stream& x : xs) {
     if (x.kind == Kind::kUniform) continue;
-    if (x.kind != Kind::kTimed) refuse(op, "reads what isn't one element a step");
+    if (x.kind != Kind::kTimed) refuse(op, "reads a value that doesn't have one element for each step");
     if (x.time.dim != 0 || x.time.outer != 1) refuse(op, "goes over another dim than the steps");
     x = writer_.as_time(x);
   }
   if (std::ranges::find(xs, Kind::kTimed, &Stream::kind) == xs.end()) {
-    // It reads nothing that differs, and yields what does.
+    // The loop reads no timed value, but yields one.
     like = free_running(op, 0, view.length);
     return xs;
   }
@@ -143,7 +143,7 @@ Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs
   for (size_t i = 0; i < xs.size(); ++i) {
     if (xs[i].kind != Kind::kTimed) continue;
     settled = std::min(settled, xs[i].settled);
-    // No index of a step that isn't one of the sequence makes the loop fail.
+    // Indices of steps before the sequence must not make the loop fail.
     if (!is_floating(whole_.type(view.xs[i]).dtype)) xs[i] = writer_.masked(xs[i], 0);
   }
   like = *std::ranges::find(xs, Kind::kTimed, &Stream::kind);
@@ -164,7 +164,7 @@ void Walker::scan(const Op& op) {
   for (size_t i = 0; i < view.inits.size(); ++i) {
     const Stream& init = operands[i];
     if (init.kind != Kind::kConstant && init.kind != Kind::kHeld)
-      refuse(op, "begins with what follows from the steps themselves");
+      refuse(op, "has an initial carry that depends on the steps themselves");
     initial.push_back(in_start(op, init));
   }
   const auto native = [&](bool is_step) -> Native {

@@ -14,20 +14,20 @@ namespace weft::streaming {
 struct TimeDim {
   size_t dim = 0;
   int64_t outer = 1, inner = 1;
-  ir::Dim length;  ///< of the whole sequence, as an expression of its steps
+  ir::Dim length;  ///< of the whole sequence, in terms of its number of steps
 
   bool is_apart() const { return outer == 1 && inner == 1; }
   bool operator==(const TimeDim&) const = default;
 };
 
-/// What a value of the whole model is in the streaming one.
+/// A value of the whole model, as the streaming model has it.
 struct Stream {
   enum class Kind : uint8_t {
     kConstant,  ///< follows from the weights
-    kHeld,      ///< follows from inputs without time, which each chunk is given
-    kUniform,   ///< has a time, but the same element at each: it is made where it is read
+    kHeld,      ///< computed from inputs without time, which are given with each chunk
+    kUniform,   ///< has time, but all its elements are equal: computed where it is read
     kTimed,     ///< differs from step to step
-    kLast,      ///< after each chunk it is what it would be if the sequence ended there: a loop's last carry
+    kLast,      ///< after each chunk: the value if the sequence ended there; a loop's last carry
     kEnd        ///< is known only at the sequence's end
   };
   Kind kind = Kind::kConstant;
@@ -35,43 +35,44 @@ struct Stream {
   // ---- kTimed
   TimeDim time;
   int64_t per_chunk = 0;  ///< elements of a chunk
-  /// Chunk c holds the elements from c * per_chunk - shift on. Those of a negative number are no elements of the whole:
-  /// nothing that a result has reads them.
+  /// Chunk c holds the elements from index c * per_chunk - shift on. Elements with a negative index aren't part of the
+  /// whole: no result depends on them.
   int64_t shift = 0;
-  uint64_t origin = 0;  ///< values of one origin have the same elements, under other numbers: their histories are one
+  uint64_t origin = 0;  ///< values of one origin have the same elements with shifted indices, and share a history
 
   // ---- kLast, kTimed
-  /// Minus the number of elements, the last ones of the whole, that would be others if the sequence went on: those that
-  /// read what pads its end.
+  /// Minus the number of elements at the end of the whole that would change if the sequence went on: those that depend
+  /// on padding at its end.
   int64_t settled = 0;
-  /// How many elements of time the whole has that the chunks so far don't: more than 0 where it looks ahead.
+  /// How many elements of the whole, for the steps so far, the chunks so far lack: more than 0 if an op looks ahead.
   int64_t ahead = 0;
-  const ir::Op* looks_ahead = nullptr;  ///< the op by which it does
+  const ir::Op* looks_ahead = nullptr;  ///< the op that looks ahead
 
-  /// In the step program: of kTimed the chunk's elements. Of kConstant only where `writer.h` has been asked for it.
+  /// The value in the step program. kTimed: the chunk's elements. kConstant: set only after Writer::in_step() was
+  /// called for it.
   ir::ValueId step = ir::kNoValue;
-  /// In the start program: the value of kConstant; of kTimed the elements in front of the first chunk's, of which there
-  /// are lead() and which follow from weights alone.
+  /// The value in the start program. kConstant: the value itself. kTimed: the lead() elements before the first chunk,
+  /// which depend on weights alone.
   ir::ValueId start = ir::kNoValue;
 
   const ir::Op* maker = nullptr;  ///< kUniform: the op of the whole program
-  std::string needs;              ///< kEnd: what of the end it needs
+  std::string needs;              ///< kEnd: which part of the sequence's end it needs, in words
 
   /// How many elements there are before the first chunk.
   int64_t lead() const { return shift < 0 ? -shift : 0; }
 };
 
-/// The user's error: an op that can't be streamed.
+/// The user's error for an op that can't be streamed.
 class RefusedError : public Error {
  public:
   RefusedError(const std::string& what, int64_t operation) : Error(what), operation(operation) {}
   int64_t operation;  ///< the recorded operation that the op is a part of, -1 where the program doesn't say
 };
 
-/// The note on an op of which recorded operation it is a part.
+/// A note on an op: the number of the recorded operation that it is part of.
 inline constexpr std::string_view kSourceOperation = "source.operation";
 
-/// Throws RefusedError: `why` says what is wrong, and what would be right.
+/// Throws RefusedError. `why` says what is wrong, and what would be right.
 template <typename... Args>
 [[noreturn]] void refuse(const ir::Op& op, fmt::format_string<Args...> why, Args&&... args) {
   std::string name(ir::info(op.code).name);

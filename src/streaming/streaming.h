@@ -19,8 +19,8 @@ struct Constant {
 struct Port {
   std::optional<size_t> time_dim;  ///< none: it has no time
   int64_t per_chunk = 0;           ///< elements along it
-  /// Of a result: chunk c holds the whole's elements from c * per_chunk - lag on. Those of a negative number hold
-  /// nothing of meaning.
+  /// For a result: chunk c holds the whole's elements from index c * per_chunk - lag on. Elements with a negative index
+  /// are meaningless.
   int64_t lag = 0;
 };
 
@@ -29,8 +29,8 @@ struct Port {
 ///   step:  (states..., inputs..., constants...) -> (next states..., outputs...)
 ///   start: (weights...) -> (initial states..., derived constants...)
 ///
-/// Step takes `chunk` steps of each input at once, of which it has loops if they are several. It has no symbol and no
-/// extern. Start is run once.
+/// Step takes `chunk` steps of each input at once; if they are several, it may contain loops over them. It has no
+/// symbol and no extern. Start is run once.
 struct Streamed {
   ir::Program step, start;
   int64_t chunk = 1;
@@ -39,13 +39,15 @@ struct Streamed {
   std::vector<Port> inputs, outputs;
 };
 
-/// `whole`: a program whose first inputs are the model's, of which input i has time along time_dims[i], and whose other
-/// inputs are weights. The size of each time dim is the same symbol, and no other size is one. `group`: how many steps
-/// the dim behind each time dim has, for a model that takes multiples of them only; in the step they are one dim.
-/// `chunk`: how many steps the step takes at once, a multiple of the least, which 0 stands for. More of them are loops
-/// of so many steps, and products of as many rows. `delay`: how many steps an output may lag behind what it reads.
+/// `whole`: a program whose first inputs are the model's and whose other inputs are weights. Input i has time along
+/// time_dims[i]. All time dims have the same symbol as their size, and no other dim has a symbol. `group`: the size of
+/// the dim after each time dim, for a model that takes only multiples of so many steps; in the step the two dims are
+/// one. `chunk`: the number of steps that the step takes at once, a multiple of the least possible number; 0: that
+/// number. Several steps become loops over them, and products with as many rows. `delay`: how many steps an output may
+/// lag behind its inputs.
 ///
-/// Throws RefusedError for what needs the future or the sequence's end, user's error for inputs that are not so.
+/// Throws RefusedError for an op that needs the future or the sequence's end, and the user's error for inputs that
+/// aren't as described.
 ///
 ///   program @moving(%x: f32[B,T]) {
 ///     %p = pad %x {dim = 1, low = 1, high = 0}

@@ -1,5 +1,5 @@
-// Ops along time: slices, pads, concatenations, counting, and steps taken together. A step of them moves nothing: what
-// changes is which elements a chunk holds.
+// Ops along time: slices, pads, concatenations, counting, and joining steps. In the step program they move no data:
+// what changes is which elements a chunk holds.
 #include <algorithm>
 
 #include "streaming/walker.h"
@@ -15,11 +15,12 @@ using ir::Type;
 using ir::ValueId;
 using Kind = Stream::Kind;
 
-/// The stream with its time as all of that dim.
+/// The stream as a timed one in which this dim is time and nothing else.
 Stream Walker::time_operand(const Op& op, const Stream& stream, size_t dim) {
   Stream timed = timed_again(op, stream);
-  if (timed.time.dim != dim) refuse(op, "is along another dim than the steps");
-  if (timed.time.outer != 1) refuse(op, "is along a dim that has the steps of several rows");
+  if (timed.time.dim != dim) refuse(op, "works along another dim than the steps are in");
+  if (timed.time.outer != 1)
+    refuse(op, "works along a dim that joins the steps of several rows: give the rows a dim of their own");
   return writer_.as_time(timed);
 }
 
@@ -62,7 +63,7 @@ void Walker::slice(const Op& op, const Streams& operands) {
     refuse(op, "takes {} steps of the whole sequence by number: return all steps, and pick outside", to_string(length));
   if (!rate || !before || !(*rate == *before)) refuse(op, "takes a part of the sequence that depends on its length");
   const int64_t lead = result.lead(), skipped = start.constant();
-  // The same elements under other numbers; but a history of what is in front of them begins elsewhere.
+  // The elements are the same with shifted indices; but a history would begin with other elements.
   if (lead > 0) result.origin = writer_.new_origin();
   result.shift += skipped;
   const int64_t before_cut = whole_length(result) - skipped;
@@ -73,12 +74,12 @@ void Walker::slice(const Op& op, const Streams& operands) {
   define(op, 0, std::move(result), operands);
 }
 
-/// The stream with so many elements in front, which `lead` makes; `fill` where there is something already that stands
-/// for them.
+/// The stream with `elements` more elements at its front, which `lead` makes. Elements that already lie before the
+/// stream's first one are replaced by `fill`.
 Stream Walker::after_lead(const Stream& stream, int64_t elements, double fill,
                           const std::function<ValueId(const Type&)>& lead) {
   if (elements == 0) return stream;
-  // What stands for elements of a negative number gets a number.
+  // Elements with a negative index get an index, so they are given a value.
   Stream result = writer_.masked(stream, fill);
   result.shift -= elements;
   result.origin = writer_.new_origin();
@@ -116,7 +117,8 @@ void Walker::concat(const Op& op, const Streams& operands) {
   Stream stream = time_operand(op, operands[main.value()], dim);
   for (size_t i = *main; i-- > 0;) {
     const Stream& part = operands[i];
-    if (part.kind != Kind::kConstant) refuse(op, "puts in front of the sequence what doesn't follow from weights");
+    if (part.kind != Kind::kConstant)
+      refuse(op, "puts values in front of the sequence that don't follow from the model's parameters");
     const int64_t elements = whole_.type(op.operands[i]).shape.at(dim).constant();
     if (stream.shift > 0) refuse(op, "puts values in front of a sequence of which the first steps are missing");
     stream = after_lead(stream, elements, 0, [&](const Type&) { return in_start(op, part); });
@@ -144,7 +146,7 @@ void Walker::count(const Op& op) {
   define(op, 0, std::move(result), {});
 }
 
-/// The first rows of a table, one for each step, as positions are looked up: each step's row.
+/// Rows of a table that are picked by step number, as position embeddings are: each step's row.
 void Walker::positions(const Op& op) {
   const Type& type = whole_.type(op.results[0]);
   const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
@@ -167,7 +169,7 @@ void Walker::positions(const Op& op) {
   define(op, 0, std::move(result), {});
 }
 
-/// Whether a reshape puts several steps beside each other, `[B,2*T,F]` as `[B,T,2,F]`.
+/// Whether a reshape joins several steps to a frame, `[B,2*T,F]` as `[B,T,2,F]`.
 bool Walker::is_frames(const Op& op, const Stream& stream) {
   if (stream.kind != Kind::kTimed || lengths_.count(whole_.type(op.results[0])) != 1) return false;
   for (const Dim& dim : whole_.type(op.results[0]).shape)
@@ -175,7 +177,7 @@ bool Walker::is_frames(const Op& op, const Stream& stream) {
   return false;
 }
 
-/// Of each frame how many elements are read, where a slice of them is all that reads it.
+/// How many elements of each frame are read, if slices of frames are all that is read.
 int64_t Walker::used_of_frames(const Op& frames, size_t dim) const {
   const ir::Shape& shape = whole_.type(frames.results[0]).shape;
   const int64_t size = dim < shape.size() ? shape[dim].constant() : 1;
@@ -208,7 +210,7 @@ void Walker::frames(const Op& op, const Streams& operands) {
     refuse(op, "takes {} steps together, and other dims with them", size);
   result.per_chunk = from.per_chunk / size;
 
-  // Only where the dim behind is the frame is a part of it a slice.
+  // Part of a frame is a slice only if the next dim is the frame.
   const bool is_dim = result.time.dim + 1 < shape.size() && shape[result.time.dim + 1] == Dim(size);
   const int64_t used = is_dim ? used_of_frames(op, result.time.dim + 1) : size;
   result.shift = ceil_divide(from.shift + used - size, size);
@@ -218,7 +220,7 @@ void Walker::frames(const Op& op, const Streams& operands) {
   const Type& type = whole_.type(op.results[0]);
   const int64_t history = size * result.shift - from.shift;
   ValueId window = writer_.with_history(from, std::max<int64_t>(history, 0));
-  if (history < 0) {  // the frame's last elements, which nobody reads, are still to come
+  if (history < 0) {  // the frame's last elements, which are never read, haven't arrived yet
     const Attrs behind{{"dim", static_cast<int64_t>(from.time.dim)}, {"low", int64_t{0}}, {"high", -history}};
     window = writer_.step().emit(OpCode::kPad, {window}, behind);
   }

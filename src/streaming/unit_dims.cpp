@@ -3,7 +3,7 @@
 namespace weft::streaming {
 namespace {
 
-/// Whether the dims of more than one element stay in their order.
+/// Whether the dims of more than one element keep their order.
 bool keeps_order(const ir::Shape& shape, const std::vector<int64_t>& perm) {
   int64_t last = -1;
   for (int64_t dim : perm) {

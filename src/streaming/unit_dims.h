@@ -4,7 +4,8 @@
 
 namespace weft::streaming {
 
-/// Transposes that move dims of one element only become reshapes, which cost nothing: a chunk of one step has many.
+/// Turns transposes that only move dims of one element into reshapes, which cost nothing. A chunk of one step has many
+/// such transposes.
 ///
 ///   %b = transpose %a {perm = [0, 2, 1]} : f32[1,6,1]
 ///

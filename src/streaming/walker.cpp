@@ -17,7 +17,7 @@ namespace {
 
 bool is_timed_at(const Stream& stream, size_t dim) { return stream.kind == Kind::kTimed && stream.time.dim == dim; }
 
-/// An op that costs nothing in a step, so that its result need not be kept as a constant.
+/// Whether the op costs nothing in a step, so that its result need not be kept as a constant.
 bool is_free(const Op& op) {
   const ir::OpTraits& traits = ir::traits_of(op.code);
   return traits.cost == ir::Cost::kNothing || traits.rows == ir::Rows::kFresh || ir::is_alias(op.code);
@@ -121,7 +121,7 @@ void Walker::visit(const Op& op) {
   define_uniform(op, operands);
 }
 
-/// A value that is the same at each step: its op is done where it is read, for as many steps as are read.
+/// Defines a value that is the same at each step. Each reader emits the op again, for as many steps as it reads.
 void Walker::define_uniform(const Op& op, const Streams& operands) {
   const OpClass op_class = ir::info(op.code).op_class;
   const ValueId weights = ir::weights_of(op);
@@ -133,7 +133,7 @@ void Walker::define_uniform(const Op& op, const Streams& operands) {
   for (size_t i = 0; i < operands.size(); ++i)
     if (operands[i].kind == Kind::kUniform &&
         (lengths_.count(whole_.type(op.operands[i])) > 1 || lengths_.count(whole_.type(op.results[0])) > 1))
-      refuse(op, "has all steps at each step");
+      refuse(op, "needs all steps at each step");
   for (const auto& [name, attr] : op.attrs)
     if (std::holds_alternative<Dim>(attr)) refuse(op, "takes {} from the number of steps", name);
   Stream stream;
@@ -151,7 +151,7 @@ Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
   return kind;
 }
 
-/// An op without time, done once or, where it follows from what a chunk is given, in each.
+/// An op without time. It runs once or, if it depends on inputs that are given with each chunk, in each chunk.
 void Walker::plain(const Op& op, Kind kind) {
   const bool is_step = kind != Kind::kConstant;
   if (is_step && ir::traits_of(op.code).calls_out) refuse(op, "is a kernel of PyTorch's that has no streaming form");
@@ -213,7 +213,7 @@ void Walker::define(const Op& op, size_t result, Stream stream, const Streams& o
   } else if (stream.kind == Kind::kLast && stream.looks_ahead == nullptr) {
     for (const Stream& operand : operands) {
       if (operand.kind != Kind::kLast || operand.looks_ahead == nullptr) continue;
-      // Several carries of different sequences are none of one.
+      // Last carries of sequences of different lengths don't belong to one sequence.
       if (stream.looks_ahead != nullptr && stream.ahead != operand.ahead)
         refuse(op, "joins last carries of sequences of different lengths");
       stream.ahead = operand.ahead;
@@ -238,8 +238,8 @@ ValueId Walker::in_step(const Stream& free) {
 ValueId Walker::in_start(const Op& op, const Stream& free) {
   if (free.kind == Kind::kConstant) return free.start;
   refuse(op,
-         "decides what the model begins with, by an input without time, which isn't known yet: it has to follow from "
-         "weights");
+         "takes the model's initial state from an input without time, which isn't known yet: it has to follow from the "
+         "model's parameters");
 }
 
 ValueId Walker::uniform(const Op& reader, const Stream& uniform, bool is_step, const Dim& length, int64_t elements) {
@@ -291,19 +291,21 @@ Stream Walker::output(ValueId result, int64_t delay) {
   }
   if (stream.kind != Kind::kTimed && stream.kind != Kind::kLast) return stream;
   if (stream.kind == Kind::kTimed && stream.time.outer != 1) {
-    user_error("{} has its steps within a dim of {} rows, which one after the other make no sequence", name(),
+    user_error("{} has its steps in a dim that joins {} rows: give the rows a dim of their own", name(),
                stream.time.outer);
   }
   if (stream.kind == Kind::kLast) {
     if (stream.ahead < 0 || (stream.ahead == 0 && stream.settled < 0))
       user_error("{} is a loop's last carry, and the loop is over a sequence without its last steps", name());
     if (stream.ahead > 0)
-      refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is a loop's carry behind them", name());
+      refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is the last carry of a loop over them",
+             name());
     return stream;
   }
   // The first chunk gives the first elements.
   stream = writer_.delayed(stream, std::max<int64_t>(-stream.shift, 0));
-  // Elements that read the padding of the end would be others in a sequence that goes on: they wait for its steps.
+  // Elements that depend on the padding of the end would change if the sequence went on, so they are delayed until its
+  // next steps are known.
   if (stream.settled < 0) stream = writer_.delayed(stream, std::max<int64_t>(-stream.ahead - stream.settled, 0));
   const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), stream.per_chunk);
   if (steps > delay && stream.looks_ahead != nullptr) {

@@ -14,12 +14,12 @@ class Walker {
  public:
   Walker(const ir::Program& whole, Writer& writer);
 
-  /// The input has its time along this dim, or, without one, is given again with each chunk. `group`: how many steps
-  /// the dim behind has.
+  /// Adds an input with time along this dim; an input without a time dim is given again with each chunk. `group`: the
+  /// size of the dim after the time dim (streaming.h).
   void add_input(ir::ValueId input, std::optional<size_t> time_dim, int64_t group);
   void add_weight(ir::ValueId weight);
   void walk();
-  /// What the result is in the step program. `delay`: how many steps it may lag behind what it reads.
+  /// The result in the step program. `delay`: how many steps it may lag behind its inputs.
   Stream output(ir::ValueId result, int64_t delay);
 
  private:
@@ -34,9 +34,9 @@ class Walker {
   void end(const ir::Op& op, std::string needs);
   void define_uniform(const ir::Op& op, const Streams& operands);
   Stream::Kind kind_without_time(const ir::Op& op, const Streams& operands);
-  /// So many chunks that no size is bounded below.
+  /// A number of chunks that is so large that no size of the whole is clamped at zero.
   static constexpr int64_t kChunks = 4096;
-  /// How many elements the whole has after them.
+  /// The number of the whole's elements after kChunks chunks.
   int64_t whole_length(const Stream& timed) const;
   int64_t ahead_of(const Stream& timed) const;
   ir::ValueId in_step(const Stream& free);
@@ -83,10 +83,10 @@ class Walker {
   // ---- externs.cpp: convolutions and pooling
   using Fold = std::function<ir::ValueId(ir::Builder&, const std::vector<ir::ValueId>& taps)>;
   void external(const ir::Op& op);
-  /// A convolution as windows, and weights for them in both programs.
+  /// A convolution as windows, with its weights in both programs.
   struct Convolution {
     Windows windows;
-    std::vector<int64_t> spread;  ///< by spatial dim: how far its elements are put apart before
+    std::vector<int64_t> spread;  ///< by spatial dim: the distance of x's elements after zeros are inserted
     ConvolutionWeights start, step;
   };
   Convolution convolution_of(const ir::Op& op, const ir::CallText& call);

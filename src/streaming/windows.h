@@ -10,33 +10,33 @@ namespace weft::streaming {
 struct Window {
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
 
-  /// How far its last element is from its first.
+  /// The distance from its first element to its last.
   int64_t reach() const { return (kernel - 1) * dilation; }
 };
 
-/// Windows over the dims [.., spatial..., C] of a value, of which one may be time.
+/// Windows over the dims [.., spatial..., C] of a value. One of the spatial dims may be time.
 struct Windows {
   std::vector<Window> dims;  ///< by spatial dim
   size_t first = 1;          ///< the first spatial dim
   double fill = 0;           ///< what pads
 
-  /// By element of a window, row-major: the value at it, for all windows. `counts`: how many windows there are along
-  /// each spatial dim; `begins`: where the first one is.
+  /// For each element of a window, in row-major order: the values at that element in all windows. `begins` and
+  /// `counts`, by spatial dim: where the first window is, and the number of windows.
   std::vector<ir::ValueId> taps(ir::Builder& builder, ir::ValueId value, const std::vector<int64_t>& begins,
                                 const std::vector<int64_t>& counts) const;
 };
 
-/// With so many elements of `fill` on both sides of a dim.
+/// The value with `elements` times `fill` on both sides of a dim.
 ir::ValueId padded(ir::Builder& builder, ir::ValueId value, size_t dim, int64_t elements, double fill);
 
 /// x [N, spatial..., C] by the weights [O, C/groups, kernel...] of a convolution, which `taps` has taken apart.
 struct ConvolutionWeights {
-  std::vector<ir::ValueId> by_group;  ///< [K*C/groups, O/groups]; of depthwise ones by tap: [O]
+  std::vector<ir::ValueId> by_group;  ///< [K*C/groups, O/groups]; for depthwise convolutions by tap: [O]
   ir::ValueId bias = ir::kNoValue;    ///< [O]
   bool is_depthwise = false;
 };
 
-/// The weights as products read them. `x_channels`: C.
+/// The weights in the form that `convolve` multiplies by. `x_channels`: C.
 ConvolutionWeights convolution_weights(ir::Builder& builder, ir::ValueId weight, ir::ValueId bias, int64_t groups,
                                        int64_t x_channels);
 /// The weights [C, O/groups, kernel...] of a transposed convolution, as those of a convolution with the same sums.

@@ -27,7 +27,7 @@ ValueId joined(Builder& builder, ValueId part, ValueId value, size_t dim) {
 
 namespace {
 
-/// The whole program's values without its ops.
+/// A program with the whole program's values and no ops.
 ir::Program without_ops(const ir::Program& whole, std::string_view name) {
   ir::Program program;
   program.name = name;
@@ -36,7 +36,7 @@ ir::Program without_ops(const ir::Program& whole, std::string_view name) {
   return program;
 }
 
-/// The shape with the time as a dim of its own.
+/// The shape with time as a dim of its own.
 Shape apart_shape(const Shape& shape, const TimeDim& time, int64_t elements) {
   Shape result(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(time.dim));
   if (time.outer != 1) result.emplace_back(time.outer);

@@ -14,14 +14,15 @@
 
 namespace weft::streaming {
 
-/// The longest history that somebody reads of each origin.
+/// By origin: the length of the longest history that is read.
 using Histories = std::map<uint64_t, int64_t>;
 
-/// Writes the two programs: what a chunk does, and what there is before the first one. Both begin with the whole
-/// program's values, so that its ids stand for the same types in all three.
+/// Writes the two programs: the step for a chunk, and the start with what there is before the first chunk. Both begin
+/// with the whole program's values, so that an id has the same type in all three programs.
 class Writer {
  public:
-  /// `histories`: as an earlier run over the same program has found them, so that one history serves all its readers.
+  /// `histories`: the lengths that an earlier run over the same program found, so that one history serves all its
+  /// readers.
   Writer(const ir::Program& whole, const Lengths& lengths, int64_t chunk, Histories histories);
 
   const Lengths& lengths() const { return lengths_; }
@@ -34,52 +35,52 @@ class Writer {
   Stream add_weight(const ir::Type& type);
 
   // ---- values
-  /// A value of the step program's that isn't defined by an op of the whole: it has an origin of its own.
+  /// A new origin, for a timed value that no op of the whole program defines.
   uint64_t new_origin() { return next_origin_++; }
   /// The constant in the step program: a weight, a result of the start program, or an op that costs nothing.
   ir::ValueId in_step(const Stream& constant);
-  /// Has the step program compute the constant as `step`, since doing its ops again costs nothing.
+  /// Makes the step program compute the constant as `step`: computing it again costs nothing.
   void set_cheap(const Stream& constant, ir::ValueId step) { in_step_[constant.start] = step; }
-  /// A constant made in the start program.
+  /// The elements before the first chunk; an empty tensor if there are none.
   static Stream constant(ir::ValueId start);
 
   /// The elements in front of the first chunk; a tensor of none where there are none.
   ir::ValueId lead_of(const Stream& timed);
-  /// A timed value by what makes it: `make(builder, value, elements)` is called for the chunk, and for the elements in
-  /// front of the first one if there are some.
+  /// A timed value that is computed from `from`: `make(builder, value, elements)` is called for the chunk, and for the
+  /// elements before the first chunk if there are any.
   using Make = std::function<ir::ValueId(ir::Builder&, ir::ValueId, int64_t elements)>;
   Stream made(const Stream& from, TimeDim time, const Make& make);
 
   // ---- time. Each of these gives a value of the same elements.
   /// With the time as a dim of its own.
   Stream apart(const Stream& timed);
-  /// As it was before it was set apart.
+  /// Undoes apart(): the value with its original time dim.
   Stream merged(const Stream& apart, const TimeDim& time);
-  /// With the time's dim, outer = 1, as nothing but time: elements that are beside each other at one time count as
-  /// later ones of a faster time.
+  /// With the time dim as time and nothing else (outer is 1): the `inner` elements of one step count as steps of a
+  /// faster time.
   Stream as_time(const Stream& timed);
-  /// So many elements later.
+  /// Delayed by this many elements.
   Stream delayed(const Stream& timed, int64_t elements);
-  /// The chunk with so many elements in front of it, of a value whose time is apart.
+  /// The chunk with the `elements` elements before it, of a value whose time is apart.
   ir::ValueId with_history(const Stream& apart, int64_t elements);
-  /// With zeros (or `fill`) for the elements of a negative number.
+  /// With `fill` for the elements with a negative index.
   Stream masked(const Stream& timed, double fill);
-  /// bool[elements]: whether an element of the chunk is one of the whole's.
+  /// bool[elements]: whether an element of the chunk belongs to the whole (has no negative index).
   ir::ValueId mask(int64_t elements, int64_t shift);
-  /// i64[elements]: the number of each element of the chunk.
+  /// i64[elements]: the index of each element of the chunk.
   ir::ValueId positions(int64_t elements, int64_t shift);
 
   // ---- state
-  /// A state of this initial value, in the start program; the value that the step has of it.
+  /// Adds a state with this initial value of the start program. Returns its value in the step program.
   ir::ValueId add_state(std::string name, ir::ValueId initial);
-  /// What it is after the chunk.
+  /// Sets the state's value after the chunk.
   void set_next(ir::ValueId state, ir::ValueId next) { states_[state_at_.at(state)].next = next; }
 
   const Histories& histories() const { return wanted_; }
   /// The programs, with these results.
   Streamed finish(const std::vector<ir::ValueId>& outputs);
 
-  /// Both programs' names of a value of the whole that is no stream (of a region).
+  /// One of the two programs, for new values (of a region) that belong to no value of the whole.
   ir::Program& program(bool is_step) { return is_step ? step_program_ : start_program_; }
 
  private:
@@ -97,7 +98,7 @@ class Writer {
   ir::Program step_program_, start_program_;
   ir::Builder step_, start_;
   std::vector<ir::ValueId> inputs_, weights_;
-  std::vector<std::pair<ir::ValueId, Constant>> constants_;  ///< of the step: its input, and what it is
+  std::vector<std::pair<ir::ValueId, Constant>> constants_;  ///< of the step: the input, and which constant it takes
   std::vector<ir::ValueId> derived_;                         ///< of the start program
   std::unordered_map<ir::ValueId, ir::ValueId> in_step_;     ///< by the constant in the start program
   std::unordered_map<ir::ValueId, size_t> weight_at_;
@@ -112,7 +113,7 @@ class Writer {
 
 /// The shape with another number of elements in one dim.
 ir::Shape with_size(ir::Shape shape, size_t dim, int64_t size);
-/// `part` at the front of `value`, along a dim; without it where it is empty.
+/// `part` followed by `value`, along a dim; just the other if one is empty.
 ir::ValueId joined(ir::Builder& builder, ir::ValueId part, ir::ValueId value, size_t dim);
 /// Elements first..first+count-1 of a dim; the value itself where these are all.
 ir::ValueId cut(ir::Builder& builder, ir::ValueId value, size_t dim, int64_t first, int64_t count);

@@ -103,7 +103,7 @@ class Mutator {
     return out;
   }
 
-  /// The op of another line under a new result's name, so that it may stand beside the first.
+  /// The line's op under a new result's name, so that it may be inserted beside the original.
   std::string new_op(std::string line) {
     size_t name = line.find('%');
     if (name == line.npos) return line;

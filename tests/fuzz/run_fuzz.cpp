@@ -1,5 +1,5 @@
-// For any program that the bytes make, the engine compiles it, runs it inside its memory and gives the interpreter's
-// results. Up to kSeedBytes bytes are the seed of a random valid program, more are program text.
+// For any program that the bytes stand for: the engine compiles it, runs it within its memory and gives the
+// interpreter's results. Up to kSeedBytes bytes are the seed of a random valid program; more bytes are program text.
 
 #include <algorithm>
 #include <array>
@@ -69,7 +69,7 @@ double elements(const weft::ir::Shape& shape, const weft::ir::Bindings& bindings
 struct Cost {
   int64_t ops = 0;
   double elements = 0;
-  bool bounded = true;  ///< there is nothing that may loop for ever or that calls out
+  bool bounded = true;  ///< nothing may loop for ever, and nothing calls out
 };
 
 void add_cost(const weft::ir::Program& program, const weft::ir::Block& block, const weft::ir::Bindings& bindings,
@@ -223,8 +223,8 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   return 0;
 }
 
-/// As many inputs are seeds as text: random programs are valid, and mutated ones hold things that the generator doesn't
-/// make.
+/// Half of the inputs are seeds, half are text: random programs are valid, and mutated text has things that the
+/// generator doesn't make.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   if (seed % 2 == 0 && max_size >= sizeof(seed)) {
     std::memcpy(data, &seed, sizeof(seed));

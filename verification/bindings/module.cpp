@@ -224,8 +224,8 @@ py::list to_python(const verify::Changes& changes) {
   return result;
 }
 
-/// For tests: the results of the layers on x after the first known change of that name whose form begins with `detail`;
-/// None if there is no such change.
+/// For tests: the layers' results on x after a known change: the first with that name whose form begins with `detail`.
+/// None if there is none.
 py::object changed_layers(const py::list& layer_list, const Array& x, const std::string& name,
                           const std::string& detail) {
   const std::vector<verify::Layer> layers = layers_of(layer_list);

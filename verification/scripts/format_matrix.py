@@ -30,7 +30,7 @@ import weft.nn
 from weft import formats
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
-#: Of a column: the cells, how many layers, how many directions.
+#: The columns: the cells, the number of layers, the number of directions.
 KINDS: dict[str, list[tuple[str, int, int]]] = {
     "GRU": [("GRU", 1, 1)],
     "LSTM": [("LSTM", 1, 1)],
@@ -148,7 +148,7 @@ def from_burn(case: Case, sizes: Sizes, x: Tensor, folder: Path) -> tuple[Path, 
     return path, run_layers(list(layers), x)
 
 
-# Destinations: each loads what was written and runs it.
+# Destinations: each loads the written file and runs it.
 
 
 def run_pytorch(path: Path, x: Tensor, notes: list[str], case: Case, sizes: Sizes) -> Tensor:
@@ -211,7 +211,7 @@ SOURCES: dict[str, Callable[[Case, Sizes, Tensor, Path], tuple[Path, Tensor]]] =
     "flax": from_flax,
     BURN: from_burn,
 }
-#: The extension, and what runs it.
+#: The extension, and the function that runs the file.
 DESTINATIONS: dict[str, tuple[str, Callable[[Path, Tensor, list[str], Case, Sizes], Tensor]]] = {
     "pytorch": (".pt", run_pytorch),
     "torch.export": (".pt2", lambda path, x, *_: run_export(path, x)),
@@ -223,7 +223,7 @@ DESTINATIONS: dict[str, tuple[str, Callable[[Path, Tensor, list[str], Case, Size
 
 
 def differences(source: str, case: Case, sizes: Sizes, destinations: list[str]) -> dict[str, float]:
-    """Of a source's model with these layers: by destination the largest difference of the outputs."""
+    """For a source's model with these layers: by destination the largest difference of the outputs."""
     found = {}
     x = sizes.x()
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():

@@ -19,7 +19,7 @@ struct Entry {
   Function kind;
   int parameters;       // how many of alpha and beta the function has
   bool transcendental;  // whether there is an exp in it
-  double slope;         // a bound of the derivative, for a function that isn't monotone; 0 for a monotone one
+  double slope;         // a bound of the derivative of a function that isn't monotone; 0 for a monotone one
 };
 
 constexpr std::array kEntries{

@@ -40,10 +40,10 @@ struct Activation {
   bool operator==(const Activation& other) const;
 };
 
-/// Throws weft::Error, which lists the names, when there is none such.
+/// Throws weft::Error, which lists the names, if there is no such activation.
 Activation activation_named(std::string_view name, double alpha, double beta);
 
-/// As Python prints it: "hard_sigmoid(0.2, 0.5)".
+/// The activation in Python's form: "hard_sigmoid(0.2, 0.5)".
 std::string to_string(const Activation& activation);
 
 double apply(const Activation& activation, double x);

@@ -28,7 +28,7 @@ Sums zero_sums(int64_t size) {
   return {zeros, zeros, zeros};
 }
 
-// Three sums in one walk, in lanes so that the compiler vectorises them.
+// Three sums in one loop, in lanes, so that the compiler vectorises them.
 struct Dot {
   double value = 0, magnitude = 0, error = 0;
 };

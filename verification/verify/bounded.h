@@ -47,7 +47,7 @@ struct Sums {
 /// Multiplies rows [first, first + count) of `matrix` by `x`.
 Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
 
-/// Adds the elements [first, first + size) of a vector, none where it is empty; adds other sums.
+/// Adds the elements [first, first + size) of a vector, none if it is empty; below, adds other sums.
 void add(Sums& sums, const std::vector<double>& vector, int64_t first);
 void add(Sums& sums, const Sums& other, int64_t first = 0);
 

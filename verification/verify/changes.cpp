@@ -209,8 +209,8 @@ void add_step_changes(const Problem& problem, const Scope& scope, std::vector<Ch
   for (size_t index = 0; index < count; ++index) {
     if (!changes[index].by_step) continue;
     for (const Steps where : {Steps::kFirst, Steps::kAllButFirst, Steps::kLast, Steps::kAllButLast}) {
-      const bool other =
-          where == Steps::kFirst || where == Steps::kAllButFirst;  // with two steps the other choices are the same
+      const bool other = where == Steps::kFirst || where == Steps::kAllButFirst;  // with two steps the other choices
+                                                                                  // coincide with these
       if (other || steps > 2) changes.push_back(limited_to(changes[index], scope, where));
     }
   }

@@ -21,7 +21,7 @@ struct Scope {
   int64_t direction = -1;
 };
 
-/// Whether a change is also tried together with others. Some changes have many forms, few of which people make.
+/// Whether a change is also tried together with others. Some changes have many forms, few of which occur in practice.
 enum class InPairs { kYes, kLate, kNo };
 
 /// A known difference between implementations, as a change that has the same effect: of the layers, or of the order in
@@ -30,16 +30,16 @@ struct Change {
   std::string name;    // stable; docs/verify.md lists them
   std::string detail;  // its form
   std::function<void(Problem&)> apply;
-  bool rearranges = false;  // moves elements, so that its order with another such change matters
+  bool rearranges = false;  // moves elements, so its order relative to another such change matters
   InPairs in_pairs = InPairs::kYes;
   bool by_step = false;       // also tried in some steps only
-  Steps steps = Steps::kAll;  // the steps in which it is made
-  /// Not null if the change has a number that is read off the problem's recording. Gives the change with the number;
-  /// nothing where no number makes the two agree.
+  Steps steps = Steps::kAll;  // the steps that it changes
+  /// Not null if the change has a number that is found from the problem's recording. Returns the change with the
+  /// number; nothing if no number makes the two agree.
   std::function<std::optional<Change>(const Problem&)> solve{};
 };
 
-/// All changes that apply to a problem, the preferred ones first. Changes without an effect are left out.
+/// All changes that apply to a problem, preferred ones first. Changes without effect are left out.
 std::vector<Change> known_changes(const Problem& problem, const Scope& scope);
 
 // The changes of three parts: the cell's computation; the elements of its parameters; the order of steps, rows and
@@ -53,7 +53,7 @@ void add_number_changes(const Problem& problem, const Scope& scope, std::vector<
 void add_term_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 /// Changes with a number that is read off the recording.
 void add_solved_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
-/// The changes that may be made in some steps only, limited to these.
+/// Adds the changes that can be limited to some steps, limited to these.
 void add_step_changes(const Problem& problem, const Scope& scope, std::vector<Change>& changes);
 
 /// The layers in the scope, the directions in the scope.
@@ -62,10 +62,10 @@ void edit_directions(Problem& problem, const Scope& scope, const std::function<v
 
 /// The gates that a cell computes: all except a gate that is one minus another.
 std::vector<int> computed_gates(const Cell& cell);
-/// As ", in gate n" or ", in gates r, z"; "" for all gates of a kind.
+/// The gates in words: ", in gate n" or ", in gates r, z"; "" for all gates of a kind.
 std::string gates_text(Kind kind, const std::vector<int>& gates);
 
-/// True if a layer in the scope fulfils it.
+/// Whether `holds` is true for a layer in the scope.
 bool any_layer(const Problem& problem, const Scope& scope, const std::function<bool(const Layer&)>& holds);
 bool any_direction(const Problem& problem, const Scope& scope,
                    const std::function<bool(const Layer&, const Direction&)>& holds);

@@ -47,7 +47,7 @@ void exchange_axes(Recording& recording) {
       exchange_axes(recorded.h, steps, batch);
       exchange_axes(recorded.c, steps, batch);
       for (auto& gate : recorded.gates) exchange_axes(gate, steps, batch);
-      recorded.hn.clear();  // it is of other steps and rows
+      recorded.hn.clear();  // it belongs to other steps and rows
       recorded.cn.clear();
     }
   std::swap(recording.steps, recording.batch);
@@ -142,7 +142,7 @@ void add_order_changes(const Problem& problem, const Scope& scope, std::vector<C
   add_time_orders(problem, scope, changes);
   add_direction_orders(problem, scope, changes);
   const Recording& recording = *problem.recording;
-  // Rows are shared by all layers and directions, so this is a change of the whole problem.
+  // All layers and directions share the rows, so this changes the whole problem.
   if (recording.steps != 1 || recording.batch != 1) {
     if (states_fit(problem, recording.steps) && recording.steps * recording.batch > 0)
       changes.push_back({"batch_axis", "", [](Problem& changed) { exchange_axes(changed.recording.edit()); }});

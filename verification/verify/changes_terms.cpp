@@ -11,7 +11,7 @@
 namespace weft::verify {
 namespace {
 
-// A term of a gate, and whether a direction has it there: elements that aren't 0.
+// A term of a gate, and whether a direction has it: its elements aren't all 0.
 struct Term {
   std::string_view name;
   double GateFault::* factor;

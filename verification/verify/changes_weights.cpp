@@ -56,7 +56,7 @@ bool has_part(const Direction& direction, const Part& part) {
   return true;
 }
 
-// As "rows of z, r, n used as r, z, n", with the parameters.
+// The order in words, "rows of z, r, n used as r, z, n", with the parameters.
 std::string order_text(Kind kind, const std::vector<int>& order, std::string_view part) {
   std::string rows, gates;
   for (size_t gate = 0; gate < order.size(); ++gate) {
@@ -156,7 +156,7 @@ void add_memory_orders(const Scope& scope, std::vector<Change>& changes) {
   }
 }
 
-// Where there are as many inputs as units one weight fits in the place of the other.
+// With as many inputs as units, one weight fits in the place of the other.
 void add_exchange(const Problem& problem, const Scope& scope, std::vector<Change>& changes) {
   const bool fits = !any_direction(problem, scope, [](const Layer&, const Direction& each) {
     return each.weight_x.columns != each.weight_h.columns || each.weight_x == each.weight_h;

@@ -29,13 +29,13 @@ Sequence observed(const std::vector<double>& array, int64_t columns, const Preci
   return result;
 }
 
-// A measure of a difference against its bound: 1 is the most that rounding explains.
+// A difference relative to its bound: up to 1, rounding explains it.
 double against(double computed, double recorded, double bound) {
   if (std::isnan(computed) && std::isnan(recorded)) return 0;
   if (computed == recorded) return 0;
   const double difference = std::abs(computed - recorded);
   if (!std::isfinite(computed)) return kInfinity;
-  if (std::isinf(bound)) return 0.5;  // an overflow that the bound foresaw, whatever its result
+  if (std::isinf(bound)) return 0.5;  // the bound allows for an overflow, whatever it gives
   return std::isfinite(recorded) && bound > 0 ? difference / bound : kInfinity;
 }
 
@@ -45,7 +45,7 @@ double defect_of(double computed, double recorded, double ratio) {
   return !std::isnan(difference) ? difference : ratio > 0 ? kInfinity : 0;
 }
 
-// How much a number tells against the layers, which give another: never more than a mantissa.
+// How strongly a number contradicts the layers' own number, in bits: never more than a mantissa has.
 double bits_of(double ratio) { return ratio > 1 ? std::min(std::log2(ratio), 40.0) : 0; }
 
 void flip(Sequence& sequence, int64_t steps, int64_t batch) {
@@ -137,7 +137,7 @@ class Walk {
     return state;
   }
 
-  // Quantities in the order in which a step computes them.
+  // Compares quantities in the order in which a step computes them.
   void compare_step(const StepResult& next, int64_t turn, int64_t row) {
     const int64_t index = time_of(turn) * recording_.batch + row;
     const int gates = layer_.cell.kind == Kind::kRnn ? 0 : gates_of(layer_.cell.kind);
@@ -177,7 +177,7 @@ class Walk {
     }
   }
 
-  // For each step the number that is furthest off against its bound.
+  // Notes for each step the number with the largest ratio to its bound.
   void note(int64_t time, double defect, double bound, double ratio) {
     if (time == time_at_ && ratio <= ratio_at_) return;
     track_.defect[time] = defect;
@@ -200,7 +200,7 @@ class Walk {
   double ratio_at_ = 0;
 };
 
-// The bound of a merged number: a sum or product of two with errors.
+// Merges the directions' results. A merged number is a sum or product of two numbers; its bound follows from theirs.
 Sequence merge_sequences(Merge merge, std::vector<Sequence> parts, const Precision& precision) {
   if (parts.size() == 1) return std::move(parts[0]);
   const int64_t columns = parts[0].columns, rows = parts[0].numbers.size() / std::max<int64_t>(columns, 1);

@@ -30,9 +30,8 @@ struct Place {
 struct Track {
   int64_t layer = 0;
   int64_t direction = 0;
-  std::vector<double>
-      defect;  // [T]: the error of the element that is furthest beyond its bound, by factor; NaN: not recorded
-  std::vector<double> bound;  // [T]: how far rounding can move it there
+  std::vector<double> defect;  // [T]: the error of the element with the largest ratio to its bound; NaN: not recorded
+  std::vector<double> bound;   // [T]: the bound of rounding for that element
   std::optional<Place> first;
 };
 
@@ -45,25 +44,25 @@ struct Comparison {
   bool agrees() const { return worst <= 1; }
 };
 
-/// How the error of unrecorded values is bounded, which run on from the layers' own values: by the worst case of every
-/// step, or by samples (sampling.h), which are some times slower and much closer.
+/// How errors of unrecorded values, which the layers compute on from their own values, are bounded: by the worst case
+/// of every step, or by samples (sampling.h), which take several times as long and give much tighter bounds.
 enum class Bounds { kWorstCase, kSampled };
 
-/// Options that end a comparison sooner, if it only has to tell whether two agree.
+/// Options that end a comparison early, if only agreement matters.
 struct Haste {
-  double patience = std::numeric_limits<double>::infinity();  ///< ends at a defect of more than so many times its bound
-  int64_t row = -1;                                           ///< of the batch, the only one that is compared; -1: all
+  double patience = std::numeric_limits<double>::infinity();  ///< ends at a defect of more than this many times its
+                                                              ///< bound
+  int64_t row = -1;                                           ///< the only row of the batch that is compared; -1: all
   ProductCache* cache = nullptr;  ///< products of earlier comparisons, of nearly the same layers
 
   int64_t first_row() const { return std::max<int64_t>(row, 0); }
   int64_t end_row(int64_t batch) const { return row < 0 ? batch : row + 1; }
 };
 
-/// Compares step by step: from the state that was recorded before a step the layers compute the next state, which must
-/// be the recorded one within rounding. So the bound is that of one step, however many there are, and a fault shows in
-/// the step that has it, not in all later ones. Values that weren't recorded (an LSTM's c, lower layers) run on from
-/// the layers' own values, and so do their bounds.
-/// With a `haste.row` the bounds are the worst case's.
+/// Compares step by step: from the recorded state before a step the layers compute the next state, which must equal the
+/// recorded one within rounding. So the bound is that of a single step, however many there are, and a fault shows in
+/// its own step and not in all later ones. Values that weren't recorded (an LSTM's c, lower layers) are computed on
+/// from the layers' own values, and so are their bounds. With a `haste.row` the bounds are the worst case's.
 Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds = Bounds::kSampled,
                    const Haste& haste = {});
 
@@ -78,7 +77,7 @@ struct Drift {
   int64_t step = -1, row = -1, unit = -1;  // where it is the largest; -1: there is no difference
 };
 
-/// By layer and direction.
+/// The drift of each layer and direction.
 std::vector<std::vector<Drift>> drift(const std::vector<Layer>& layers, const Recording& recording);
 
 }  // namespace weft::verify

@@ -8,7 +8,7 @@
 namespace weft::verify {
 namespace {
 
-// A part of the problem by itself: one layer, or one direction of it.
+// A part of the problem: one layer, or one direction of it.
 Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
   Problem part;
   part.layers = {whole.layers[layer]};
@@ -43,7 +43,8 @@ void diagnose_layer(const Problem& whole, int64_t layer, int most, const Poll& p
     if (track.first) differing.push_back(track.direction);
   const bool two = problem.layers[0].directions.size() == 2;
   const bool separate = two && differing.back() < 2;
-  // Layers have equal shares of the work; a layer shares its own with its directions that are searched by themselves.
+  // Layers get equal shares of the work. A layer shares its own with those of its directions that are searched
+  // separately.
   const double share = 1 / (static_cast<double>(whole.layers.size()) * (separate ? 1 + differing.size() : 1));
   const auto search_direction = [&](int64_t direction, int count) {
     Diagnosis diagnosis = search(part_of(whole, layer, direction), {}, count, poll, share);

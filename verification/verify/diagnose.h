@@ -17,7 +17,7 @@ using Changes = std::vector<Change>;
 struct Diagnosis {
   Scope scope;
   Changes changes;            // the smallest set, by preference; empty: no known difference explains it
-  std::vector<Changes> also;  // others of as few changes that explain it as well
+  std::vector<Changes> also;  // other sets of changes, no larger, that explain it as well
 };
 
 /// Tries the known differences one at a time, then in pairs, then three at once, and says which make the layers agree

@@ -70,8 +70,8 @@ struct GateFault {
   bool operator==(const GateFault&) const = default;
 };
 
-/// Where a GRU adds the biases b_in and b_hn of its gate n, if its reset gate is after the product: n = g(W_in x + b_in
-/// + r (W_hn h + b_hn)), or a fault.
+/// Where a GRU with its reset gate after the product adds the biases b_in and b_hn of its gate n: n = g(W_in x + b_in +
+/// r (W_hn h + b_hn)), or one of several faults.
 enum class Biases { kInPlace, kExchanged, kOutside, kInside, kInputInBoth, kRecurrentInBoth };
 
 /// The steps with a fault, by the turn of the direction.
@@ -108,7 +108,7 @@ struct Layer {
   std::vector<Direction> directions;
   Merge merge = Merge::kConcat;
   bool exchanged = false;                  // fault only: the directions' unrecorded results are exchanged
-  Steps steps = Steps::kAll;               // fault only: the steps in which the layer is so
+  Steps steps = Steps::kAll;               // fault only: the steps with this layer; all others have `elsewhere`
   std::shared_ptr<const Layer> elsewhere;  // the layer in all other steps
 
   int64_t inputs() const { return directions[0].weight_x.columns; }
@@ -121,7 +121,7 @@ struct Layer {
   int64_t width() const { return outputs() * (merge == Merge::kConcat ? static_cast<int64_t>(directions.size()) : 1); }
 };
 
-/// Throws weft::Error, which names the parameter and the shapes, where two of them don't fit.
+/// Throws weft::Error, which names the parameter and the shapes, if two of them don't fit.
 void check(const std::vector<Layer>& layers);
 
 }  // namespace weft::verify

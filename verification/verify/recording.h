@@ -21,7 +21,7 @@ struct Recording {
   int64_t steps = 0;
   int64_t batch = 0;
   Precision precision = Precision::of(DType::kF64);
-  bool own = false;                           // made by record(), so certainly in float64
+  bool own = false;                           // made by record(), so computed in float64
   std::vector<double> x;                      // [T, B, I], of the first layer
   std::vector<std::vector<Recorded>> layers;  // by layer and direction
   std::vector<std::vector<double>> inputs;    // by layer: [T, B, I]; empty where it isn't known

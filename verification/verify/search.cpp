@@ -14,7 +14,7 @@ constexpr double kTripleBudget = 0.8e9;
 // The cost of making a set of changes, in multiply-adds: for bookkeeping, and for each number of a vector.
 constexpr double kOverhead = 3e3, kOfUnit = 10;
 
-// How many numbers are tried to find the one that fits.
+// How many values of a number are tried to find the one that fits.
 constexpr double kTrials = 80;
 
 constexpr double kMuchSmaller = 0.25;
@@ -77,7 +77,7 @@ class Search {
     return best();
   }
 
-  // By the rarest of the three changes, so that a budget leaves out sets with rare ones.
+  // Ordered by the rarest of the three changes, so that a limited budget leaves out sets with rare changes.
   Diagnosis triples() {
     if (!says_more_than(3 * std::log2(known_.size()))) return best();
     budget_ = share_ * kTripleBudget;
@@ -138,7 +138,8 @@ class Search {
     return usual;
   }
 
-  // In the order of the catalogue if that is as good as the one in which they were tried.
+  // Tries the three in the order of the catalogue, and in the order in which they were found only if that doesn't
+  // explain the recording.
   void explain_by_three(const Change& first, const Change& second, const Change& last) {
     std::vector<const Change*> three{&first, &second, &last};
     std::sort(three.begin(), three.end());  // all are elements of `known_`
@@ -155,7 +156,7 @@ class Search {
   bool compare_quickly(const Problem& changed) {
     if (!fits(changed)) return false;
     const Recording& recording = *changed.recording;
-    // The row that differs first rules out most sets.
+    // Checking the first row that differs rules out most sets.
     if (recording.batch > 1 &&
         !compare(changed.layers, recording, Bounds::kWorstCase, {1, std::min(row_, recording.batch - 1), &cache_})
              .agrees())
@@ -164,9 +165,9 @@ class Search {
     return comparison.agrees() && makes_smaller(changed, comparison);
   }
 
-  // A change that explains the defects makes them much smaller: bounds can be wide enough to hold anything where
-  // unrecorded layers amplify rounding. A coarser precision is no such change: the numbers that it rounds stay where
-  // they are.
+  // A change that explains the defects must make them much smaller. Being within bounds isn't enough, since bounds are
+  // very wide where unrecorded layers amplify rounding. This doesn't hold for a coarser precision, which only rounds
+  // numbers.
   bool makes_smaller(const Problem& changed, const Comparison& comparison) const {
     if (changed.recording->precision.unit != problem_.recording->precision.unit) return true;
     return comparison.largest <= kMuchSmaller * defect_;
@@ -185,7 +186,7 @@ class Search {
       change->apply(changed);
       done.push_back(*change);
     }
-    // The cheap bounds rule out most sets; the sets that they let pass are compared more closely.
+    // The cheap bounds rule out most sets; the others are compared with tighter bounds.
     if (!compare_quickly(changed)) return false;
     const Comparison comparison = compare(changed.layers, *changed.recording);
     if (!comparison.agrees()) return false;

@@ -14,13 +14,13 @@ class Shared {
 
   const T& operator*() const { return value_ ? *value_ : kNothing; }
   const T* operator->() const { return &**this; }
-  /// The value, for changing; a copy of its own where it is shared.
+  /// The value for changing; if it is shared, a copy first.
   T& edit() {
     if (!value_) value_ = std::make_shared<T>();
     if (value_.use_count() > 1) value_ = std::make_shared<T>(*value_);
     return *value_;
   }
-  /// True where one is a copy of the other and neither was changed since.
+  /// Whether one is a copy of the other and neither has changed since.
   bool is(const Shared& other) const { return value_ == other.value_; }
   bool operator==(const Shared& other) const { return is(other) || **this == *other; }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int kGrid = 64;
 constexpr size_t kRoots = 4;
 
-// The first step that differs, for one row, from the states recorded before it.
+// The first step that differs, for one row, computed from the recorded states before it.
 class Probe {
  public:
   /// Nothing where the step can't be computed by itself.
@@ -47,7 +47,7 @@ class Probe {
     choose_quantity(place.quantity);
   }
 
-  // Chooses the first quantity in which the step differs, in the order in which it computes them.
+  // Chooses the first quantity, in the order of computation, in which the step differs.
   void choose_quantity(const std::string& name) {
     const Kind kind = problem_->layers[0].cell.kind;
     if (name == "h") array_ = &recorded_.h, result_ = [](StepResult& step) { return std::move(step.h); };
@@ -179,7 +179,7 @@ std::optional<Change> solved(const Problem& problem, const Dial& dial) {
     const Problem changed = turned(problem, dial, number);
     return compare(changed.layers, *changed.recording, Bounds::kWorstCase, {.patience = 1, .cache = &cache}).agrees();
   };
-  // A term that a factor of 0 makes agree is missing, which is another change; its root is a number close to 0.
+  // If a factor of 0 makes the term agree, the term is missing, which is another change with a root close to 0.
   if (dial.lowest < 0 && agrees(0)) return std::nullopt;
   for (const double exact_root : roots(problem, dial, *probe)) {
     for (const int digits : {1, 2, 3, 4, 5, 6, 17}) {

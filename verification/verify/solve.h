@@ -8,7 +8,7 @@
 
 namespace weft::verify {
 
-/// A change with a number in it.
+/// A change that contains a number.
 struct Dial {
   std::string name;
   std::function<std::string(double)> detail;
@@ -17,11 +17,10 @@ struct Dial {
   bool by_factors;  // whether numbers are tried at equal factors or at equal distances
 };
 
-/// Reads the number off the recording: from the first step that differs, of whose largest difference it is a root; then
-/// it must make all of the recording agree. A round number is preferred if it does so as well.
+/// Finds the number from the recording: a root of the largest difference in the first step that differs. With it the
+/// whole recording must agree. A round number is preferred if it makes the recording agree too.
 ///
-/// Returns: nothing where no number in the dial's range does it, or the input and h of the layer that differs aren't
-/// known.
+/// Returns: nothing if no number in the dial's range does it, or if input and h of the differing layer aren't known.
 std::optional<Change> solved(const Problem& problem, const Dial& dial);
 
 }  // namespace weft::verify

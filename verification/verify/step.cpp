@@ -102,13 +102,13 @@ class Gates {
   int64_t hidden() const { return hidden_; }
 
   const GateFault& fault(int gate) const { return cell_.faults[gate]; }
-  /// X of one gate, with the number added to it and without its bias.
+  /// x's product for one gate, times the fault's factor plus its offset, without the bias.
   Sums x(int gate) const {
     Sums result = scaled(part(*x_, gate), fault(gate).input);
     add_number(result, fault(gate).offset);
     return result;
   }
-  /// H of one gate, without its bias.
+  /// h's product for one gate, without its bias.
   Sums h(int gate) const { return scaled(part(*h_, gate), fault(gate).recurrent); }
   /// W_hn times another vector.
   Sums h_of(int gate, const Values& vector) const {
@@ -185,7 +185,7 @@ class Gates {
   std::shared_ptr<const Sums> x_, h_;
 };
 
-// Adds the two biases of n to the sums outside the reset gate and inside it.
+// Adds n's two biases to the sums outside and inside of the reset gate.
 void add_biases(Biases biases, const Gates& gates, Sums& outer, Sums& inner) {
   const bool input_in = biases == Biases::kExchanged || biases == Biases::kInside || biases == Biases::kInputInBoth;
   const bool recurrent_in =

@@ -8,13 +8,13 @@
 
 namespace weft::verify {
 
-/// Products of a matrix and a vector that were computed earlier, for steps in which only other things have changed
-/// since; and the cost of the steps.
+/// Matrix-vector products that were computed earlier, for steps in which only other things have changed since; also
+/// counts the cost of steps.
 class ProductCache {
  public:
   double work = 0;  // in multiply-adds
 
-  /// Counts a step of so many gates' units.
+  /// Counts a step, given the number of gates times units.
   void count_step(int64_t units) { work += kStep + kOfUnit * static_cast<double>(units); }
 
   /// Rows [first, first + count) of `matrix` times `x`.
@@ -34,7 +34,7 @@ class ProductCache {
   size_t next_ = 0;
 };
 
-/// The state that one step of one row of the batch reads, in parts, so that a stale one can be put in.
+/// The state that one step of one row of the batch reads, in parts, so that a part can be replaced by an older state's.
 struct StepInput {
   const Values& x;         // [I]
   const Values& products;  // [P]: the h multiplied by W_h

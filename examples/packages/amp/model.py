@@ -63,7 +63,7 @@ class Amp(nn.Module):
         self.out = nn.Linear(hidden, 1)
 
     def piece(self, x: Tensor, state: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """[B, T, 1] that comes behind the piece which ended with `state`."""
+        """The piece [B, T, 1] that follows the one which ended with `state`."""
         y, after = self.lstm(x, state)
         return x + self.out(y), after
 

@@ -29,7 +29,7 @@ BOUND = 2e-5
 
 
 def wav(samples: Tensor, is_float: bool = True, rate: int = RATE, channels: int = 1) -> bytes:
-    """A WAV file of these samples, [T], which are given to each channel."""
+    """A WAV file with these samples, [T], in each channel."""
     values = samples if is_float else (samples * 32768).round().clamp(-32768, 32767).short()
     data = values.repeat_interleave(channels).numpy().tobytes()
     width = 4 if is_float else 2
@@ -55,7 +55,7 @@ def build_player(output: Path) -> Path:
 
 
 def build_plugin(output: Path) -> tuple[Path, Path] | None:
-    """The plug-in's library in its folder, and the host that tries it; None where LV2's header isn't installed."""
+    """Builds the plug-in's library in its folder, and the host that tries it; None if LV2's header isn't installed."""
     try:
         toolchain.run([*toolchain.compiler(), "-fsyntax-only", "-x", "c", "-"], b"#include <lv2/core/lv2.h>\n")
     except RuntimeError:
@@ -69,8 +69,8 @@ def build_plugin(output: Path) -> tuple[Path, Path] | None:
 
 
 def run(output: Path, seconds: float = 60.0, most: int | None = None, hidden: int = 40) -> dict[str, float]:
-    """All of it; the figures by name: `trained_error` and `package_error`, parts of the signal; `difference`, the
-    package's largest from the PyTorch model; `speed`, times real time."""
+    """Runs the whole example. Returns the figures by name: `trained_error` and `package_error`, parts of the signal;
+    `difference`, the package's largest from the PyTorch model; `speed`, times real time."""
     toolchain.check_tools(toolchain.compiler()[0], toolchain.compiler(is_cpp=True)[0])
     torch.manual_seed(0)
     model = Amp(hidden)

@@ -60,7 +60,7 @@ Sound read_wav(const std::string& path) {
   const auto is = [&](size_t at, const char* name) { return std::memcmp(data.data() + at, name, 4) == 0; };
   if (data.size() < 12 || !is(0, "RIFF") || !is(8, "WAVE")) fail(path, "is no WAV file");
   Format format;
-  // Chunks: a name, a length, and so many bytes, with one more where that is odd.
+  // Chunks: a name, a length, and that many bytes, padded to an even number.
   for (size_t at = 12; data.size() - at >= 8;) {
     const size_t size = number(data, at + 4, 4), begin = at + 8, left = data.size() - begin;
     if (size > left)

@@ -117,13 +117,13 @@ def noise(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def noisy(clean: Tensor, decibels: Tensor, generator: torch.Generator) -> Tensor:
-    """`clean`, [rows, T], with noise that is `decibels`, [rows], below it."""
+    """`clean`, [rows, T], with noise that is quieter by `decibels`, [rows]."""
     strength = clean.std(1) * 10 ** (-decibels / 20)
     return clean + noise(clean, generator) * strength.unsqueeze(1)
 
 
 def signal_to_noise(found: Tensor, clean: Tensor) -> Tensor:
-    """[rows] decibels of `found`, which is as late as the denoiser makes it."""
+    """The signal-to-noise ratio of `found` in decibels, [rows]. `found` is delayed as the denoiser delays it."""
     wanted = clean[:, : clean.shape[1] - LATENCY]
     error = found[:, LATENCY:] - wanted
     return 10 * torch.log10(wanted.square().sum(1) / error.square().sum(1).clamp(min=1e-9))

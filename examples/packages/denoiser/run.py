@@ -32,8 +32,9 @@ def build(output: Path) -> Path:
 
 
 def run(output: Path, seconds: float = 60.0, most: int | None = None) -> dict[str, float]:
-    """All of it; the figures by name: `stream_difference` and `difference`, the stream's and the package's largest from
-    the whole model; `gain_N`, decibels of signal to noise gained where N were given; `microseconds` a frame."""
+    """Runs the whole example. Returns the figures by name: `stream_difference` and `difference`, the stream's and the
+    package's largest from the whole model; `gain_N`, decibels of signal to noise gained where N were given;
+    `microseconds` a frame."""
     toolchain.check_tools(toolchain.compiler()[0])
     torch.manual_seed(0)
     model = Denoiser()

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import weft
 
-#: Of the bearing, a step of 0.1 ms: what its position, the coil's current and the load change of its speed.
+#: The bearing's changes in a step of 0.1 ms: how its position, the coil's current and the load change its speed; and
+#: the noise.
 PULL, COIL, LOAD, NOISE = 0.01, 0.02, 0.004, 0.02
 
 Carry = dict[str, Tensor]
@@ -16,7 +17,7 @@ Held = tuple[Tensor, Tensor, Tensor, Carry]  #: position, speed, current, and th
 
 
 class Policy(nn.Module):
-    """From what is measured (position, the current before) to a current in -1..1, and what the rest will cost."""
+    """Maps measurements (position, the last current) to a current in -1..1, and to the expected cost of the rest."""
 
     mean: Tensor
     scale: Tensor
@@ -41,14 +42,14 @@ class Policy(nn.Module):
         return {"h": h, "c": c}, {"current": current, "value": self.value(h).squeeze(-1)}
 
     def normalise_as(self, seen: Tensor) -> None:
-        """From now on what is seen, [.., 2], has mean 0 and deviation 1 for the network."""
+        """Sets the network's normalisation so that measurements `seen`, [.., 2], have mean 0 and deviation 1."""
         self.mean.copy_(seen.flatten(0, -2).mean(0))
         self.scale.copy_(1 / seen.flatten(0, -2).std(0).clamp(min=1e-3))
 
 
 def episode(policy: Policy, noise: Tensor, load: Tensor, position: Tensor) -> dict[str, Tensor]:
-    """Holds bearings with these loads from these positions, [rows] each, measured with this noise, [T, rows]. What was
-    seen, [T, rows, 2], and position, current and value, [T, rows]."""
+    """Runs bearings with these loads from these positions, [rows] each, with this measurement noise, [T, rows]. Returns
+    the measurements, [T, rows, 2], and positions, currents and values, [T, rows]."""
 
     def step(carry: Held, noise: Tensor) -> tuple[Held, dict[str, Tensor]]:
         position, speed, current, memory = carry
@@ -70,7 +71,8 @@ def episodes(rows: int, steps: int, generator: torch.Generator) -> tuple[Tensor,
 
 
 def cost_of(found: dict[str, Tensor]) -> Tensor:
-    """[T, rows]: the position's square, less where it is far away so that a bearing that fell teaches too."""
+    """The cost, [T, rows]: the position's square, but growing more slowly far away, so that a bearing that fell still
+    teaches."""
     square = found["position"].square()
     return torch.log1p(10 * square) + 0.002 * found["current"].square()
 

@@ -34,7 +34,7 @@ def build(output: Path) -> Path:
 
 
 def replay(policy: Policy, seen: Tensor) -> Tensor:
-    """What the PyTorch policy says to what was seen, [T, 2]: currents and values, [T, 2]."""
+    """The PyTorch policy's answers to measurements [T, 2]: currents and values, [T, 2]."""
     with torch.no_grad():
         said = weft.scan(policy.step, policy.start(), seen)[1]
     return torch.stack([said["current"], said["value"]], 1)
@@ -43,9 +43,9 @@ def replay(policy: Policy, seen: Tensor) -> Tensor:
 def run(
     output: Path, seconds: float = 60.0, most: int | None = None, steps: int = 100_000, rate: int = 10_000
 ) -> dict[str, float]:
-    """All of it; the figures by name: `untrained` and `trained` costs of the same episodes, `difference` of the
-    package's currents and values from PyTorch's, `off`, how far the bearing is from its place, and in nanoseconds
-    `step_median`, `step_999`, `step_max`, and with a rate `late_median`, ..."""
+    """Runs the whole example. Returns the figures by name: `untrained` and `trained` costs of the same episodes,
+    `difference` of the package's currents and values from PyTorch's, `off`, how far the bearing is from its place, and
+    in nanoseconds `step_median`, `step_999`, `step_max`, and with a rate `late_median`, ..."""
     toolchain.check_tools(toolchain.compiler()[0])
     torch.manual_seed(0)
     policy = Policy()

@@ -27,14 +27,14 @@ def build(output: Path) -> Path:
     """The program, linked with the package in `output`/amp."""
     program = output / "pipe"
     link = ["-L", str(output / "amp"), "-l", "static=amp", "-o", str(program)]
-    # The wrapper has more than this program uses.
+    # The wrapper has more functions than this program uses.
     options = ["--edition", "2021", "-O", "-D", "warnings", "-A", "dead_code"]
     toolchain.run([toolchain.tool("rustc"), *options, HERE / "main.rs", *link])
     return program
 
 
 def run(output: Path, seconds: float = 10.0, most: int | None = None, hidden: int = 40) -> float:
-    """All of it; how far the program's samples are from the PyTorch model's at most."""
+    """Runs the example; returns the largest difference of the program's samples from the PyTorch model's."""
     toolchain.check_tools("rustc")
     torch.manual_seed(0)
     model = Amp(hidden)

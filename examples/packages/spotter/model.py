@@ -1,4 +1,4 @@
-"""A keyword spotter: a bank of filters, a GRU, and the word that has been said so far."""
+"""A keyword spotter: a filter bank, a GRU, and the most likely word so far."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def filters() -> Tensor:
 
 
 class Spotter(nn.Module):
-    """Of each 10 ms the logarithms of the bands' energies, a GRU, and how much each word is believed in."""
+    """Maps the log energies of the bands of each 10 ms, through a GRU, to a score for each word."""
 
     bank: Tensor
 
@@ -48,7 +48,7 @@ class Spotter(nn.Module):
         return scores
 
 
-#: Of each word its syllables: two formants in Hz at the beginning, and at the end.
+#: The syllables of each word: two formants in Hz at the beginning, and at the end.
 SYLLABLES: dict[str, list[tuple[int, int, int, int]]] = {
     "up": [(500, 900, 800, 2200)],
     "down": [(800, 2200, 400, 900)],

@@ -40,8 +40,8 @@ def link(output: Path) -> Path:
 
 
 def sizes(image: Path) -> dict[str, int]:
-    """Bytes of the image: `flash`, with what variables begin as, and `ram` without the stack; `weights`, a part of it,
-    and `state`, a part of that."""
+    """Bytes of the image: `flash`, with the initial values of variables, and `ram` without the stack; `weights`, a part
+    of flash, and `state`, a part of ram."""
     text = toolchain.run([toolchain.tool("arm-none-eabi-size"), "-A", image]).decode()
     found = {line.split()[0]: int(line.split()[1]) for line in text.splitlines() if line.startswith(".")}
     symbols = toolchain.run([toolchain.tool("arm-none-eabi-nm"), "-S", image]).decode().split("\n")
@@ -55,7 +55,7 @@ def sizes(image: Path) -> dict[str, int]:
 
 
 def emulate(image: Path) -> list[str]:
-    """What the program says on an emulated board, whose files are those of the image's folder.
+    """The program's output on an emulated board, which has the files of the image's folder.
 
     Raises:
         RuntimeError: it fails.
@@ -70,8 +70,8 @@ def emulate(image: Path) -> list[str]:
 
 
 def run(output: Path, seconds: float = 30.0, most: int | None = None, count: int = 60) -> dict[str, float]:
-    """All of it, tried with `count` new words; the figures by name: `accuracy` on the board, `difference` of its scores
-    from PyTorch's, `stack` in bytes, and those of sizes()."""
+    """Runs the whole example, with `count` new words as a test. Returns the figures by name: `accuracy` on the board,
+    `difference` of its scores from PyTorch's, `stack` in bytes, and those of sizes()."""
     toolchain.check_tools("arm-none-eabi-gcc", "qemu-system-arm")
     torch.manual_seed(0)
     model = Spotter()

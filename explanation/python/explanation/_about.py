@@ -1,4 +1,4 @@
-"""A subject's name and place, and what its runs say together."""
+"""A subject's name and place, and a summary of its runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.explanation._watch import Watched
 
 
 def describe(watched: Watched) -> Subject:
-    """Its name and place."""
+    """The subject's name and place."""
     function = watched.function
     owner: Any = function if not isinstance(function, torch.nn.Module) else type(function).forward
     owner = inspect.unwrap(getattr(owner, "__func__", owner))

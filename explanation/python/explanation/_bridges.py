@@ -32,7 +32,7 @@ MISFIT = "does not fit the line's form"
 
 @dataclasses.dataclass
 class Bridge:
-    """A change that needs more than other code in a function."""
+    """A change that takes more than other code in a function."""
 
     helper: str = ""  #: text of functions that stand before the one that has the region
     puts: list[Put] = dataclasses.field(default_factory=list)
@@ -40,7 +40,7 @@ class Bridge:
 
 
 def ways_around(found: Break) -> list[Change]:
-    """Which of them to try, the ones that leave one graph first."""
+    """The bridges to try, those that leave a single graph first."""
     ways = [UNMARKED] if "disable()`d" in found.type else []
     ways.append(OPERATOR)
     if found.skips_frame and "loop" in found.skipped_by:
@@ -58,7 +58,7 @@ def ways_around(found: Break) -> list[Change]:
 
 
 def outlined(line: int, loop: bool, lift: bool) -> Edit:
-    """The region's statement becomes a call of its function."""
+    """Replaces the region's statement by a call of its function."""
 
     def edit(tree: ast.Module) -> ast.Module | None:
         region = region_at(tree, line, loop, lift)
@@ -77,7 +77,7 @@ def outlined(line: int, loop: bool, lift: bool) -> Edit:
 
 @dataclasses.dataclass
 class Seen:
-    """What calls of a region took and gave."""
+    """The arguments and results of a region's calls."""
 
     inputs: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     outputs: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
@@ -85,7 +85,7 @@ class Seen:
     shared: bool = False  #: a result has the memory of an input, or of another result
 
     def watching(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, noting what it takes and gives."""
+        """The function, with its arguments and results noted."""
 
         def watched(*inputs: Any) -> Any:
             tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
@@ -123,7 +123,7 @@ def _described(value: Any) -> Any:
 
 
 def operator_text(region: Region, seen: Seen, namespace: str) -> str:
-    """The region as an operator whose results' sizes are what they were in every call.
+    """The region as an operator whose results have the sizes that they had in every call.
 
     Raises:
         ValueError: it can't be one; the message says why.
@@ -165,7 +165,8 @@ def operator_text(region: Region, seen: Seen, namespace: str) -> str:
 
 
 def _owning(region: Region, own: str, count: int) -> ast.FunctionDef:
-    """An operator's results are its own, and laid out as those of the function beside it."""
+    """The region's function with its results copied by the expression `own`. An operator must own its results, in the
+    layout of its fake's."""
     if not region.returns:
         return region.function([f"{name}{own}" for name in region.results])
     function = region.function()
@@ -192,7 +193,7 @@ def _annotation(name: str, values: list[Any]) -> str:
 
 
 def _fake(region: Region, seen: Seen, index: int) -> str:
-    """The result without its values: like an input if it always is, else of the one size that it always has."""
+    """The result without values: shaped like an input if it always is, else of the one size that it always has."""
     outputs = [call[index] for call in seen.outputs]
     for i, name in enumerate(region.parameters):
         if all(
@@ -207,7 +208,8 @@ def _fake(region: Region, seen: Seen, index: int) -> str:
 
 
 def boundary_text(region: Region, seen: Seen, way: str) -> str:
-    """The region as a function that Dynamo leaves alone; on the device its tensors go there and come back.
+    """The region as a function that Dynamo doesn't compile. With `way` DEVICE it moves its tensors to the device, and
+    its results back.
 
     Raises:
         ValueError: it can't be one; the message says why.
@@ -239,7 +241,7 @@ class Builder:
         self._made: dict[tuple[str, str, int], Bridge | str] = {}
 
     def bridge(self, change: Change, source: Source) -> Bridge:
-        """What the change needs beside its edit.
+        """What the change needs in addition to its edit.
 
         Raises:
             ValueError: there is none; the message says why.
@@ -265,7 +267,7 @@ class Builder:
         swaps = source.swaps(edited, [change.line]) if edited is not None else None
         if region is None or not swaps:
             raise ValueError(MISFIT)
-        # Of the region the plain text first, to see what it takes and gives.
+        # Runs the region's plain text first, to see its arguments and results.
         namespaces = list({id(function.__globals__): function.__globals__ for function, _ in swaps}.values())
         seen = Seen()
         plain = [
@@ -290,7 +292,7 @@ class Builder:
 
 
 def _defined(text: str, name: str, names: dict[str, Any]) -> Any:
-    """What the text defines under the name, for a module with these global names."""
+    """The object that the text defines under the name, for a module with these global names."""
     own: dict[str, Any] = {"torch": torch}
     try:
         exec(compile(text, f"<{name}>", "exec", dont_inherit=True), names, own)

@@ -19,7 +19,7 @@ Put = tuple[Any, str, Any]  #: where, by which name, what: in a module's names, 
 
 
 class Source:
-    """A file of the user's: its text, and its functions that are alive."""
+    """A file of the user's: its text, and its live functions."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -30,7 +30,7 @@ class Source:
             self.tree = None
 
     def functions_at(self, lines: Iterable[int]) -> list[list[FunctionType]]:
-        """For each line the functions whose code covers it, those with the fewest lines first."""
+        """For each line, the functions whose code covers it, shortest first."""
         return functions_at({self.file: lines})[self.file]
 
     def edited(self, edits: list[Edit]) -> ast.Module | None:
@@ -58,12 +58,12 @@ class Source:
 
 
 def functions_at(lines: Mapping[str, Iterable[int]]) -> dict[str, list[list[FunctionType]]]:
-    """For each line of each file the functions that are alive and whose code covers it, those with the fewest lines
-    first. All files at once: it looks at every object of the process."""
+    """For each line of each file, the live functions whose code covers it, shortest first. All files at once, since it
+    visits every object of the process."""
     alive: dict[str, list[tuple[FunctionType, int, int]]] = {file: [] for file in lines}
     for thing in living(FunctionType):
         code = thing.__code__
-        # Not Dynamo's own, of the rest of a function; nor those that it makes of a module's code.
+        # Not code that Dynamo makes: of the rest of a function, or of a module's code.
         if code.co_filename in alive and not code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
             alive[code.co_filename].append((thing, code.co_firstlineno, _last_line(code)))
     for found in alive.values():
@@ -75,15 +75,15 @@ def functions_at(lines: Mapping[str, Iterable[int]]) -> dict[str, list[list[Func
 
 
 def code_copies(lines: Mapping[str, Iterable[int]]) -> list[tuple[FunctionType, CodeType]]:
-    """For every live function over one of the lines of a file, a copy of its code: one about which Dynamo knows
-    nothing."""
+    """For every live function over one of a file's lines, a copy of its code, about which Dynamo knows nothing."""
     functions = {id(each): each for places in functions_at(lines).values() for found in places for each in found}
     return [(function, function.__code__.replace()) for function in functions.values()]
 
 
 def living(*types: type) -> Iterator[Any]:
-    """Objects of this process of exactly these types, or of all, each once; those too that a program has frozen, as far
-    as modules name them. A process may have millions of objects: what this does to each, it does often."""
+    """Objects of this process whose type is exactly one of these, or all objects, each once. It includes objects that a
+    program has frozen (gc.freeze), as far as modules name them. A process may have millions of objects, so the work for
+    each must be small."""
     found = [thing for thing in gc.get_objects() if type(thing) in types] if types else gc.get_objects()
     yield from found
     if not gc.get_freeze_count():
@@ -96,7 +96,8 @@ def living(*types: type) -> Iterator[Any]:
 
 
 def _named() -> Iterator[Any]:
-    """What modules and their classes name, some of it several times; of a class that many modules name, once."""
+    """Objects that modules and their classes name; some occur several times, but a class that many modules name occurs
+    once."""
     classes: set[int] = set()
     for module in list(sys.modules.values()):
         for thing in list(vars(module).values()) if isinstance(module, ModuleType) else []:
@@ -114,7 +115,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _last_line(code: CodeType) -> int:
-    """Of the code, with the functions in it."""
+    """The last line of the code, including the functions in it."""
     lines = [line for each in (code, *_codes(code)) for _, _, line in each.co_lines() if line is not None]
     return max(lines, default=code.co_firstlineno)
 
@@ -173,7 +174,7 @@ def _put(place: Any, name: str, value: Any) -> None:
 
 
 def excerpts(lines: list[tuple[str, int]], around: int = 3) -> list[Excerpt]:
-    """The files' text around the lines; what touches is one excerpt."""
+    """The text of the files around the lines; neighbouring pieces are one excerpt."""
     found: list[Excerpt] = []
     for file in dict.fromkeys(file for file, _ in lines):
         text = linecache.getlines(file)

@@ -29,7 +29,7 @@ BreakKey = tuple[str, int, str]
 
 
 class Collected:
-    """What the events of one subject come to."""
+    """A summary of one subject's events."""
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
@@ -38,17 +38,17 @@ class Collected:
         self.compile_seconds = 0.0
 
     def keys(self) -> set[BreakKey]:
-        """Which breaks there are."""
+        """The keys of the breaks."""
         return {key_of(found) for found in self.breaks}
 
 
 def key_of(found: Break) -> BreakKey:
-    """What makes a break distinct: the user's line and the reason."""
+    """Identifies a break: the user's line and the reason."""
     return found.file, found.line, found.type
 
 
 def collect(events: Iterable[TraceEvent]) -> Collected:
-    """Graphs in the order of their making, breaks in the order in which Dynamo met them."""
+    """Graphs in the order in which they were compiled, breaks in the order in which Dynamo met them."""
     found = Collected()
     by_compile: dict[str, list[TraceEvent]] = {}
     for event in events:
@@ -63,7 +63,7 @@ def collect(events: Iterable[TraceEvent]) -> Collected:
 def _one_compilation(
     found: Collected, breaks: dict[BreakKey, Break], compile_id: str, events: Sequence[TraceEvent]
 ) -> None:
-    """A frame compiled once: at most one graph, which the last break ended if there was one."""
+    """One compilation of a frame: at most one graph, which the last break ended if there was a break."""
     metrics = [event.metadata for event in events if event.name == "compilation_metrics"]
     metric: dict[str, Any] = next((entry for entry in metrics if entry.get("co_name")), {})
     seconds = float(sum(entry.get("entire_frame_compile_time_s") or 0.0 for entry in metrics))
@@ -106,7 +106,7 @@ def plain_name(function: str) -> str:
 
 
 def _kernels(code: str) -> Counter[str]:
-    """The kernels that Inductor's code calls, by name; those that it wrote have one name."""
+    """The kernels that Inductor's code calls, by name; the kernels that Inductor generated share one name."""
     _, _, body = code.rpartition("def call(")
     names = [match[0] for line in body.splitlines() if (match := _KERNEL.match(line))]
     return Counter(_FUSED if "_fused" in name else _NAME.findall(name)[-1] for name in names)
@@ -157,7 +157,8 @@ def _add_break(breaks: dict[BreakKey, Break], payload: str) -> Break:
 
 
 def _add_recompile(found: Collected, event: TraceEvent, metric: dict[str, Any], seconds: float) -> None:
-    """One more, or one more of its kind: the guard of the code compiled last is the same but for numbers."""
+    """Adds a recompilation, or counts one more of its kind: the failed guard of the newest code is the same except for
+    numbers."""
     guards = _guards(event.payload)
     function, file = plain_name(metric.get("co_name") or ""), metric.get("co_filename") or ""
     line = metric.get("co_firstlineno") or 0

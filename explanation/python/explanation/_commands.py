@@ -37,7 +37,7 @@ Run = Callable[[list[str]], None]
 
 
 def main(words: Sequence[str], run: Run) -> int:
-    """The exit status. `run` runs a program as `weft run` does."""
+    """Runs the command; returns the exit status. `run` runs a program as `weft run` does."""
     parser = _parser()
     try:
         arguments = parser.parse_args(words)
@@ -117,7 +117,7 @@ def _program(parser: argparse.ArgumentParser, arguments: argparse.Namespace, run
 
 
 class Progress:
-    """A line on standard error that is written over."""
+    """A line on standard error that is overwritten."""
 
     def __init__(self, shown: bool) -> None:
         self.shown = shown

@@ -14,7 +14,7 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 _FORM = re.compile(r"\s*([a-z_]+)\s*(>=|<=|==|!=|>|<)\s*([0-9.]+)\s*(%|ms|us|s)?\s*")
 _UNITS = {None: 1.0, "%": 0.01, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-#: What a condition may be about: in words, and whether its unit is a share, a time or none.
+#: The quantities of conditions: in words, and whether the unit is a share, a time or none.
 _QUANTITIES = {
     "breaks": ("distinct graph breaks", ""),
     "graphs": ("FX graphs", ""),
@@ -39,8 +39,8 @@ class Condition:
     unit: str | None
 
     def holds(self, results: Results) -> bool:
-        """Whether a report is such. A cost counts as far as it is certain: by the low end of its interval where the
-        condition asks for more, by the high end where it asks for less."""
+        """Whether the report fulfils the condition. A cost counts as far as it is certain: by the low end of its
+        interval where the condition asks for more, by the high end where it asks for less."""
         return any(_COMPARISONS[self.comparison](value, self.bound) for value in self._values(results))
 
     def _values(self, results: Results) -> list[float]:
@@ -67,10 +67,10 @@ class Condition:
 
 
 def parse(text: str) -> list[Condition]:
-    """The conditions, which commas separate.
+    """Parses conditions separated by commas.
 
     Raises:
-        ConditionError: one that isn't understood; the message says what there is.
+        ConditionError: a condition isn't understood; the message lists the possible ones.
     """
     return [_parse_one(part) for part in text.split(",")]
 

@@ -18,7 +18,7 @@ _FEWEST = 3  #: steps that make a loop
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """Once that what was pending ran, as one graph."""
+    """One cut: the pending operations ran, as one graph."""
 
     file: str
     line: int
@@ -42,18 +42,18 @@ class Cut:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was nothing new."""
+        """Whether the graph was known, so that nothing was compiled."""
         return self.found in _SETTLED
 
 
 def find_line() -> tuple[str, int, str]:
-    """The user's line that is at work, and its function."""
+    """The line of the user's code that is running, and its function."""
     frame = users_code.calling()
     return ("", 0, "") if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 class Cuts:
-    """Records cuts between its begin and its end; with `operations` the lines of operations too, which is slow."""
+    """Records cuts while it is active; with `operations` also the lines of operations, which is slow."""
 
     def __init__(self, operations: bool = False, ended: Callable[[str, int, int], None] | None = None) -> None:
         self.operations, self.ended = operations, ended
@@ -71,7 +71,7 @@ class Cuts:
         self.found += self.take()
 
     def take(self) -> list[Cut]:
-        """Those since the last time."""
+        """The cuts since the last call."""
         return [_cut(each) for each in _C.device_take_watched_runs()]
 
 
@@ -83,7 +83,7 @@ def _cut(run: dict[str, Any]) -> Cut:
 
 @dataclasses.dataclass
 class Loop:
-    """Steps that end at one line."""
+    """Steps that end at the same line."""
 
     place: Place
     function: str
@@ -100,7 +100,7 @@ class Loop:
         return found or self.steps[len(self.steps) // 2 :]
 
     def usual(self) -> list[list[Cut]]:
-        """The settled steps that were cut as most of them were."""
+        """The settled steps with the most common sequence of cuts."""
         shapes = Counter(_shape(step) for step in self.settled())
         (shape, _), *_ = shapes.most_common(1)
         return [step for step in self.settled() if _shape(step) == shape]
@@ -131,7 +131,7 @@ def loops(cuts: Sequence[Cut]) -> list[Loop]:
 
 
 def _last_reads(cuts: Sequence[Cut]) -> set[Place]:
-    """Of the lines that ask for values most often, the one that comes last."""
+    """Of the lines that read values most often, the last one."""
     counts = Counter(cut.place for cut in cuts if cut.line)
     most = max(counts.values(), default=0)
     often = {place for place, count in counts.items() if count >= max(_FEWEST, most - 1)}

@@ -67,12 +67,13 @@ def without_hlo(hlo: bool) -> list[str]:
 
 
 def uncompiled(function: Any) -> Any:
-    """What was given to torch.compile where `function` is what came back."""
+    """The function that was passed to torch.compile, given what torch.compile returned; any other function
+    unchanged."""
     return getattr(function, "_orig_mod", None) or getattr(function, "_torchdynamo_orig_callable", function)
 
 
 def investigate(watch: Watch, watched: Watched, train: bool, effort: Effort, subjects: list[Subject]) -> None:
-    """Adds the subject to the list at once, and what is found of it to the subject."""
+    """Adds the subject to the list at once, and fills it in as things are found."""
     work = Investigation(watch, watched, effort)
     work.subject.train = train
     subjects.append(work.subject)
@@ -104,7 +105,7 @@ def report(
 
 
 def _advise(subject: Subject, why: str) -> None:
-    """Words for breaks that no change was tried for. What Dynamo met more often comes first."""
+    """Advice for breaks for which no change was tried, those that Dynamo met most often first."""
     known = {number for action in subject.actions for number in action.breaks}
     for found in sorted(subject.breaks, key=lambda each: -each.met):
         if found.id not in known:

@@ -17,7 +17,7 @@ def _text(value: str) -> str:
 
 
 def time_line(subject: Subject) -> str:
-    """Graphs and what lies between them, over the time of one step."""
+    """Graphs and the gaps between them, over the time of one step."""
     whole = subject.timeline[-1].end
     if whole <= 0:
         return ""
@@ -119,7 +119,7 @@ def stages(subject: Subject) -> str:
 
 
 def scatter(subject: Subject) -> str:
-    """Of every break that was mended: the time between its graphs, and what the step gained."""
+    """For every mended break: the time between its graphs, and what the step gained."""
     points = [
         (found.gap.median, found.cost.median, found)
         for found in subject.breaks

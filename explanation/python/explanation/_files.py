@@ -1,4 +1,4 @@
-"""Reports from their JSON, and two of them compared."""
+"""Reads reports from JSON, and compares two of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(path: str) -> Results:
 
 
 def _build(kind: Any, value: Any) -> Any:
-    """An object of the type from what JSON has of it; a list that came into the format later is empty."""
+    """An object of the type from its JSON; a list that the format got later may be missing, and is empty then."""
     origin = typing.get_origin(kind)
     if origin is types.UnionType:
         (inner,) = [each for each in typing.get_args(kind) if each is not type(None)]
@@ -63,12 +63,12 @@ def _build(kind: Any, value: Any) -> Any:
 
 
 def _has_default(field: Any) -> bool:
-    """Whether it may have come into the format later."""
+    """Whether the field may be missing in files of an older format."""
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def difference(old: Results, new: Results) -> tuple[str, bool]:
-    """What changed between two reports, line by line, and whether the new one is worse: a break more."""
+    """The changes between two reports, line by line, and whether the new one is worse: it has more breaks."""
     lines: list[str] = []
     before, after = _by_name(old), _by_name(new)
     worse = False
@@ -85,7 +85,7 @@ def difference(old: Results, new: Results) -> tuple[str, bool]:
 
 
 def _by_name(results: Results) -> dict[str, Subject]:
-    """A name that stands there again has its number behind it."""
+    """Subjects by name; a name that occurs again gets a number."""
     found: dict[str, Subject] = {}
     for subject in results.subjects:
         name, count = subject.name, 2
@@ -96,7 +96,7 @@ def _by_name(results: Results) -> dict[str, Subject]:
 
 
 def _identity(found: Break) -> tuple[str, str, str]:
-    """Lines move; what stands in one and why it breaks does not."""
+    """Identifies a break although lines move: by the text of its line, and the reason."""
     return found.function, found.source, found.type
 
 
@@ -122,7 +122,7 @@ def _subject(old: Subject, new: Subject) -> tuple[list[str], bool]:
 
 
 def _cost(old: Break, new: Break) -> str | None:
-    """A cost that changed by more than its uncertainty."""
+    """The change of a cost, if it is larger than its uncertainty."""
     if not old.cost or not new.cost or old.cost_kind != new.cost_kind or _overlap(old.cost, new.cost):
         return None
     return f"cost: {place(new)}: {seconds(old.cost.median)} -> {seconds(new.cost.median)} a step"

@@ -1,4 +1,4 @@
-"""A report of a run that is over, from the trace that it left."""
+"""A report about a finished run, from the trace that it left."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from weft.explanation._trace import TraceEvent, read_directory
 
 
 def subjects_of(path: str) -> list[Subject]:
-    """One a process. Nothing in a trace says what a step costs, nor what a change would gain.
+    """One subject for each process. A trace doesn't tell what a step costs, nor what a change would gain.
 
     Raises:
-        TraceError: it can't be read.
+        TraceError: the trace can't be read.
     """
     processes = read_directory(path)
     names = [f"process {number}" for number in range(len(processes))] if len(processes) > 1 else ["the traced run"]

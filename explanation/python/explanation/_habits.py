@@ -1,4 +1,4 @@
-"""Models as users write them, small: each has a habit that ends graphs or did so in earlier versions of PyTorch."""
+"""Small models as users write them, each with a habit that ends graphs, or did so in earlier versions of PyTorch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Decoder(nn.Module):
 
 
 class Generate(nn.Module):
-    """Greedy decoding that asks after each token whether it was the last."""
+    """Greedy decoding that checks after each token whether it was the last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Logged(nn.Module):
 
 
 class Experts(nn.Module):
-    """A mixture of experts that gathers each one's rows by `nonzero`."""
+    """A mixture of experts that gathers the rows of each expert by `nonzero`."""
 
     def __init__(self, experts: int = 4, width: int = 32) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Annealed(nn.Module):
 
 
 class _Clipped(torch.autograd.Function):
-    """Its backward clips gradients, and keeps a record of how large they were."""
+    """A Function whose backward clips gradients, and records how large they were."""
 
     norms: list[float] = []  # noqa: RUF012
 

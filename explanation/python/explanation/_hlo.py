@@ -1,4 +1,4 @@
-"""What XLA makes of the same graphs and programs: HLO operations, fusions and kernels. Needs the package jax."""
+"""Counts what XLA makes of the same graphs and programs: HLO operations, fusions and kernels. Needs the package jax."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Programs:
 
 
 def count(subject: Subject, graphs: list[CompiledGraph], programs: Programs, seconds: float) -> None:
-    """Adds to the subject what XLA makes of its graphs and programs, as long as there is time."""
+    """Adds XLA's counts for the subject's graphs and programs, as long as there is time."""
     until = time.monotonic() + seconds
     by_id = {graph.compile_id: graph for graph in graphs}
     for graph in subject.graphs:
@@ -89,8 +89,8 @@ def _of_graph(graph: CompiledGraph, train: bool) -> tuple[StableHLO, str]:
 
 
 def with_numbers(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[Any], int]:
-    """The graph with its arguments that are numbers of Python's as constants, as XLA has them; the others; how many
-    they were. Dynamo gives an int as it is, and a float as a tensor whose value the graph asks for."""
+    """The graph with arguments that are Python numbers made constants, as in XLA; the other arguments; the number of
+    these constants. Dynamo passes an int unchanged, and a float as a tensor whose value the graph reads."""
     graph = copy.deepcopy(module.graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     left, numbers = [], 0
@@ -122,13 +122,13 @@ def _detached(leaf: Any) -> Any:
     return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
 
 
-#: Operations that XLA's fusions end at, or that are kernels by themselves.
+#: Operations at which XLA's fusions end, or that are kernels by themselves.
 _ALONE = ("dot", "convolution", "custom-call", "while", "reduce", "reduce-window", "scatter", "gather", "sort", "copy",
           "transpose", "concatenate", "dynamic-update-slice", "rng-bit-generator", "cholesky", "fft")  # fmt: skip
 
 
 def _stages(subject: Subject) -> list[Stage]:
-    """Modules of StableHLO, and XLA's kernels of them."""
+    """Counts for modules of StableHLO, and for the kernels that XLA makes of them."""
     known = [graph.hlo for graph in subject.graphs if graph.hlo and graph.hlo.operations is not None]
     refused = [graph.hlo.note for graph in subject.graphs if graph.hlo and graph.hlo.operations is None]
     count = len(subject.graphs)

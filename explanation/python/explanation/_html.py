@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else: no network, no script."""
+"""A report as one self-contained page: no network, no script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.explanation._records import Action, Break, Excerpt, Graph, Measured, R
 from weft.explanation._style import CSS
 from weft.explanation._text import headline, measured, place, printable, seconds, share_of, size
 
-#: Whatever comes from a program is escaped; that nothing is loaded or run holds even so.
+#: All text from a program is escaped; in addition this policy keeps everything from being loaded or run.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -36,7 +36,7 @@ def to_html(results: Results) -> str:
 
 
 def text(value: str) -> str:
-    """Escaped, without characters that are not printed."""
+    """The text escaped, without unprintable characters."""
     return html.escape("\n".join(map(printable, value.split("\n"))))
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C that reaches whoever waits for it, though compiled code was running."""
+"""Makes Ctrl-C reach its handler although compiled code is running."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The program may have set a handler of its own, which stays.
+        # The program may have installed a handler of its own, which stays.
         if self._is_ours and signal.getsignal(signal.SIGINT) is self._handler:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -40,10 +40,10 @@ class Interrupts:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """What is called inside is compiled. For any thread; the main one is interrupted.
+        """For code that calls compiled functions, on any thread; the main thread is interrupted.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C came meanwhile, even if what was called returned or raised an error all the same.
+            KeyboardInterrupt: Ctrl-C came meanwhile, even if the code inside returned or raised another error.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

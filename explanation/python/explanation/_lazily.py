@@ -1,4 +1,4 @@
-"""A program that uses the lazy device: what cuts its steps, what each cut costs, and which change mends it."""
+"""A program on the lazy device: what cuts its steps, what each cut costs, and which change mends it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Mend:
 
 
 class LazyInvestigation:
-    """Fills in a Subject, part by part, so that what was found stays when it is interrupted."""
+    """Fills in a Subject part by part, so that an interruption loses nothing found so far."""
 
     def __init__(
         self, words: list[str], loop: Loop, train: bool, has_closures: bool, effort: Any, limit: float
@@ -56,7 +56,7 @@ class LazyInvestigation:
     # What there is
 
     def take(self, steps: Sequence[Sequence[Cut]], hidden: bool = False) -> set[Key]:
-        """The breaks of these steps: all cuts but those that end a step."""
+        """The breaks of these steps: all cuts except those that end a step."""
         found: dict[Key, int] = {}
         for step in steps:
             for cut in step:
@@ -88,7 +88,7 @@ class LazyInvestigation:
         )  # fmt: skip
 
     def _graphs(self, steps: list[list[Cut]]) -> None:
-        """Of a step, in the order in which they run."""
+        """The graphs of a step, in the order in which they run."""
         self.subject.graphs = []
         for number, cut in enumerate(steps[0]):
             runs = [step[number] for step in steps]
@@ -120,7 +120,7 @@ class LazyInvestigation:
         self._measure(mends, own)
 
     def _time_line(self, own: list[Looked]) -> None:
-        """Of the step that took the median."""
+        """The time line of the step with the median time."""
         middle = sorted(own, key=lambda each: each.end - each.begin)[len(own) // 2]
         reached, broken = middle.begin, None
         for number, cut in enumerate(middle.cuts):
@@ -130,7 +130,7 @@ class LazyInvestigation:
         self.subject.timeline.append(Event(reached - middle.begin, middle.end - middle.begin, None, None))
 
     def _mended(self) -> list[_Mend]:
-        """Sets of changes that work. A cut that comes to light behind another one is mended with it."""
+        """Sets of changes that work. A cut that appears only after another one is mended belongs to that one's set."""
         mends: dict[Key, _Mend] = {}
         for key in list(self.breaks):
             if change := self._next(key):
@@ -158,7 +158,7 @@ class LazyInvestigation:
         return self.trials.look(changes, [[change.id for change in mend.changes] for mend in mends])
 
     def _judged(self, mend: _Mend, looked: list[Looked], variant: int) -> _Mend | None:
-        """The mend itself if it works; what to try next; None if there is nothing more."""
+        """The mend itself if it works; else the next one to try; None if there is none."""
         steps = [each.cuts for each in looked if each.variant == variant][1:]
         if not steps:
             return self._another(mend, f"the program failed: {self.trials.failed or 'it has too few steps'}")
@@ -214,8 +214,8 @@ class LazyInvestigation:
         self.subject.stages = [Stage("lazy", graphs, _why(self.subject))]
 
     def _together(self, mends: list[_Mend], changes: list[LazyChange], times: list[list[float]]) -> None:
-        """The row of all changes, which stands first; behind it the pairs that explain why single gains don't add up
-        to it."""
+        """The row for all changes together, which comes first, followed by pairs that explain why single gains don't
+        add up to it."""
         base = Measured(*_C.median_interval(times[0]))
         self.subject.runs.append(
             Run("mended", Measured(*_C.median_interval(times[-1])), None, None, None, "", None, None)
@@ -267,7 +267,7 @@ class LazyInvestigation:
         )
 
     def _advise(self) -> None:
-        """Words for breaks that no change was found for."""
+        """Advice for breaks for which no change was found."""
         known = {number for action in self.subject.actions for number in action.breaks}
         for key, found in self.breaks.items():
             if found.id not in known:
@@ -306,7 +306,7 @@ def _describe(loop: Loop, train: bool) -> Subject:
 
 
 def _recompiles(subject: Subject, loop: Loop) -> None:
-    """New records of a step that was done before, by what differs and where."""
+    """New records of a step that had run before, by what differs and where."""
     found: dict[tuple[str, int, str], Recompile] = {}
     late = [cut for step in loop.steps[_PREPARING:] for cut in step]
     for cut in (cut for cut in late if cut.differs):

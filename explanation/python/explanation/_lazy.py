@@ -24,7 +24,7 @@ _WARM = 4  #: runs after which a step's record has been seen, compiled and found
 
 @dataclasses.dataclass
 class Lazy:
-    """What the device made of the step."""
+    """The device's counts for the step."""
 
     variant: Variant | None
     programs: int | None  #: a step
@@ -33,7 +33,7 @@ class Lazy:
 
 
 def prepare(step: Step, reference: Any) -> Lazy:
-    """The step on copies that live on the device. Where that can't be, the note says why."""
+    """The step on copies that live on the device. If that isn't possible, the note says why."""
     if not device.is_registered():
         return Lazy(None, None, [], "the device is not registered in this process")
     try:
@@ -72,7 +72,7 @@ def _warmed(moved: Step) -> tuple[Variant, Step, Any]:
 
 
 def _counted(variant: Variant, step: Step) -> tuple[int, list[Cut]]:
-    """How many graphs a step is whose results nobody reads, but holds, and where it is cut."""
+    """The number of graphs of a step whose results are held but not read, and where it is cut."""
     step.clear_gradients()
     before = device.stats()
     with Cuts() as watched:
@@ -105,7 +105,7 @@ def _moved(step: Step, leaf: Callable[[Any], Any], copied: Callable[[nn.Module],
 
 
 def _with_modules_moved(function: FunctionType, copied: Callable[[nn.Module], nn.Module]) -> FunctionType:
-    """The function with copies of the modules that it finds as global names or in its closure."""
+    """The function with copies of the modules that it reaches by global names or its closure."""
     copies: dict[int, nn.Module] = {}
 
     def moved(value: Any) -> Any:
@@ -123,7 +123,7 @@ def _with_modules_moved(function: FunctionType, copied: Callable[[nn.Module], nn
 
 
 def _copied(module: nn.Module) -> nn.Module:
-    """On the device; parameters that were one still are."""
+    """A copy on the device; parameters that were the same object still are."""
     return copy.deepcopy(module).to("weft")
 
 

@@ -27,7 +27,7 @@ SWITCH, LATER = "__weft_is_on__", "__weft_later__"
 
 @dataclasses.dataclass(frozen=True)
 class LazyChange:
-    """A way to mend the cut at a line; `id` is that of its switch."""
+    """A way to mend the cut at a line; `id` is its switch's."""
 
     id: int
     file: str
@@ -37,7 +37,7 @@ class LazyChange:
 
     @property
     def title(self) -> str:
-        """What it does, in words."""
+        """The change in words."""
         return _TITLES[self.way]
 
 
@@ -68,7 +68,7 @@ def _without_copy(statement: ast.AST, line: int) -> ast.stmt | None:
 
 
 def _is_call(statement: ast.AST) -> bool:
-    """Whether it is a call whose result nobody uses, and that nothing waits for."""
+    """Whether the statement is a call whose result isn't used, and that nothing waits for."""
     waits = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
     is_one = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
     return is_one and not any(isinstance(node, waits) for node in ast.walk(statement))
@@ -78,7 +78,7 @@ _READS = ("item", "tolist", "cpu", "numpy")
 
 
 class _Hoister(ast.NodeTransformer):
-    """Names for tensors whose values are asked for, so that what computes them can stay where it is."""
+    """Gives names to tensors whose values are read, so that the operations that compute them can stay in place."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -109,7 +109,8 @@ class _Hoister(ast.NodeTransformer):
 
 
 def _parted(statement: ast.stmt) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """What computes what a call reads, to be done where it stands; and the call, which can be done later."""
+    """Splits a call: the part that computes its arguments, which stays in place, and the call itself, which can run
+    later."""
     statement = copy.deepcopy(statement)
     if not isinstance(statement, ast.If):
         hoister = _Hoister(statement.lineno)
@@ -194,8 +195,8 @@ def _fits(rewrite: Rewrite, tree: ast.Module, line: int) -> bool:
 
 
 def moved(tree: ast.Module, line: int, end: int) -> tuple[list[ast.stmt], int, int] | None:
-    """Where the statement around the line stands that can be done behind the one at the line `end`: the list, its
-    place, and that of the other. None if it can't be moved: names that it reads are assigned in between."""
+    """The list that contains the statement around the line, its place, and the place of the statement at the line
+    `end`, after which it can run instead. None if it can't move: names that it reads are assigned in between."""
     path, other = path_to(tree, line), path_to(tree, end)
     depth = next((i for i, (a, b) in enumerate(zip(path, other, strict=False)) if a != b), None)
     if depth is None or depth + 1 != len(other) or path[depth][0] != other[depth][0]:
@@ -215,7 +216,7 @@ def moved(tree: ast.Module, line: int, end: int) -> tuple[list[ast.stmt], int, i
 
 
 def _only_calls(statement: ast.stmt) -> bool:
-    """Whether it is a call, or an `if` round calls."""
+    """Whether the statement is a call, or an `if` around calls."""
     if isinstance(statement, ast.If) and not statement.orelse:
         return all(map(_only_calls, statement.body))
     return _is_call(statement)
@@ -274,7 +275,7 @@ def _apply(tree: ast.Module, source: Source, changes: Sequence[LazyChange], put:
 
 
 def _locate(node: ast.AST, like: ast.stmt) -> None:
-    """Lines of what is new are those of the old statement, where they are not known."""
+    """Gives new nodes without lines the lines of the old statement."""
     last = like.end_lineno or like.lineno
     for each in ast.walk(node):
         is_placed = isinstance(each, (ast.stmt, ast.expr, ast.arg))
@@ -295,7 +296,7 @@ def _switch(change: LazyChange, old: ast.stmt | None, new: list[ast.stmt]) -> li
 
 @dataclasses.dataclass
 class _Noted:
-    """Which lines the changes make of which."""
+    """Notes which lines the changes replace by which."""
 
     source: Source
     has_closures: bool

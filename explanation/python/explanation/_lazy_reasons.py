@@ -1,4 +1,4 @@
-"""Why a lazily traced step was cut, in plain words, and what to do about it."""
+"""Why a lazily traced step was cut, and what to do about it, in plain words."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def type_of(cut: Cut, source: Source) -> str:
 
 
 def explanation_of(cut: Cut) -> str:
-    """What the device says of an operation that it can't record."""
+    """The device's explanation for an operation that it can't record."""
     return _refused(cut.asked_by) or f"{cut.asked_by} asked for values"
 
 
 def causes(cuts: Sequence[Cut]) -> list[str]:
-    """Of each line that cuts a step, the reason."""
+    """The reason of each line that cuts a step."""
     sources: dict[str, Source] = {}
     found: dict[str, int] = {}
     for cut in cuts:
@@ -82,13 +82,13 @@ def causes(cuts: Sequence[Cut]) -> list[str]:
 
 
 def _refused(operation: str) -> str:
-    """The fallback's reason, which begins with the operation's name."""
+    """The reason of a fallback, which begins with the operation's name."""
     reasons = [reason.removeprefix("device weft: ") for reason in stats()["fallbacks"]]
     return next((reason for reason in reasons if reason.startswith(f"{operation}:")), "")
 
 
 def in_words(type_: str) -> str:
-    """What the reason means."""
+    """The meaning of the reason."""
     return _WORDS[type_][0]
 
 
@@ -98,7 +98,7 @@ def advice(type_: str) -> str:
 
 
 def advice_for_record(differs: str) -> str:
-    """What keeps a step from being another record for this reason."""
+    """How to keep a step from having a new record for this reason."""
     if "of an input" in differs:
         return "a size changed: pad batches to a few sizes, or leave the last one out (drop_last=True)"
     if "the argument" in differs or "number" in differs:

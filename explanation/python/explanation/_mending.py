@@ -1,4 +1,4 @@
-"""Which change mends which break: each is applied to a copy, compiled and run."""
+"""Finds which change mends which break: each change is applied to a copy, compiled and run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUICK = 7  #: runs that say which of two ways is the faster
 
 @dataclasses.dataclass
 class Mend:
-    """Changes that together mend some breaks, as tried."""
+    """Changes that together mend some breaks, with the result of their trial."""
 
     changes: list[Change]
     breaks: set[BreakKey]
@@ -41,7 +41,7 @@ class Mend:
 
     @property
     def title(self) -> str:
-        """What it does, in words."""
+        """The changes in words."""
         return "; ".join(dict.fromkeys(change.title for change in self.changes))
 
     @property
@@ -68,9 +68,9 @@ class Workshop:
         return self._sources.setdefault(file, Source(file))
 
     def mend(self, target: Break) -> Mend:
-        """The first change that takes the break away and leaves the results as they are.
+        """The first change that removes the break and keeps the results.
 
-        Where a function was skipped whole, a break behind this one comes to light; it is mended too, until the function
+        In a function that was skipped as a whole, a further break may then appear. It is mended too, until the function
         is compiled.
         """
         if is_library(target.file):
@@ -91,7 +91,7 @@ class Workshop:
         return self._nothing(target, "; ".join(tried) or "no mechanical change fits the line")
 
     def _faster(self, mend: Mend, target: Break) -> Mend:
-        """The loop on the device, or the one that is only left alone, by some runs of each."""
+        """The faster one by a few runs of each: the loop on the device, or the loop that Dynamo doesn't compile."""
         (change,) = (each for each in ways_around(target) if each.way == _bridges.BOUNDARY)
         other, _ = self._with_hidden([change], target)
         if other is None:
@@ -154,13 +154,13 @@ class Workshop:
                 return mend, ""
 
     def _is_hidden(self, found: Break) -> bool:
-        """Whether it came to light behind another, now or in a trial before."""
+        """Whether the break appeared only after another one was mended, now or in an earlier trial."""
         known = self.breaks.get(key_of(found))
         return known is None or known.hidden
 
     def _unbacked(self, target: Break) -> list[Break]:
-        """Breaks of the target's kind that a setting mends before Dynamo could name them, as in a loop behind the
-        target: the lines in the graphs just made whose sizes or numbers depend on values."""
+        """Breaks of the target's kind that a setting mends before Dynamo could name them, as in a loop after the
+        target: the lines of nodes in the new graphs whose sizes or numbers depend on values."""
         found: dict[BreakKey, Break] = {}
         for graph in self.watch.last_graphs:
             for node in graph.module.graph.nodes:
@@ -180,7 +180,7 @@ class Workshop:
         return list(found.values())
 
     def trial(self, changes: list[Change]) -> tuple[tuple[Mend, Collected] | None, str]:
-        """What Dynamo makes of the changed program; the reason if the change can't be made or changes results."""
+        """Dynamo's result for the changed program; the reason if the change can't be made or changes results."""
         title = changes[-1].title
         try:
             mend = self.prepare(changes)
@@ -222,7 +222,7 @@ class Workshop:
         for file in dict.fromkeys(change.file for change in changes if change.edit or change.way):
             source = self.source(file)
             here = [change for change in changes if change.file == file and (change.edit or change.way)]
-            # From the last line to the first: an edit may change how many statements stand before the others.
+            # From the last line to the first: an edit may change the number of statements before later ones.
             here.sort(key=lambda change: -change.line)
             edits = [change for change in here if change.edit]
             tree = source.edited([change.edit for change in edits if change.edit])
@@ -272,7 +272,7 @@ def difference(source: Source, changes: list[Change], bridges: dict[Change, Brid
 
 
 def unified(source: Source, parts: list[tuple[int, int, list[str]]]) -> str:
-    """A diff of the file that has other lines from one to another."""
+    """A diff of the file in which one range of lines is replaced."""
     lines = source.text.splitlines()
     new = list(lines)
     for first, last, text in sorted(parts, key=lambda part: -part[0]):
@@ -282,7 +282,7 @@ def unified(source: Source, parts: list[tuple[int, int, list[str]]]) -> str:
 
 
 def _top(tree: ast.Module, line: int) -> int:
-    """How many lines stand before the statement of the module around the line, its decorators included."""
+    """The number of lines before the module's statement around the line, decorators included."""
     for node in tree.body:
         if node.lineno <= line <= (node.end_lineno or node.lineno):
             decorators: list[ast.expr] = getattr(node, "decorator_list", [])
@@ -291,7 +291,7 @@ def _top(tree: ast.Module, line: int) -> int:
 
 
 def written(lines: list[str], old: list[ast.stmt], after: list[ast.stmt]) -> list[str]:
-    """The new statements as lines, with what stood before the old ones and behind them in theirs."""
+    """The new statements as lines, with what stood before and after the old ones on their lines."""
     first, last = lines[old[0].lineno - 1], lines[(old[-1].end_lineno or 1) - 1]
     before, behind = first[: old[0].col_offset], last[old[-1].end_col_offset :].strip()
     margin = first[: len(first) - len(first.lstrip())]
@@ -308,7 +308,7 @@ def written(lines: list[str], old: list[ast.stmt], after: list[ast.stmt]) -> lis
 
 
 def _same_kind(target: Break, node: torch.fx.Node) -> bool:
-    """Whether the node does what Dynamo named at the break, such as aten.nonzero.default."""
+    """Whether the node is the operation that Dynamo named at the break, such as aten.nonzero.default."""
     asks_for_number = "item()" in target.type
     operator = target.context.split(".")[1] if target.context.startswith("aten.") else ""
     name = str(getattr(node.target, "__name__", node.target))
@@ -316,5 +316,5 @@ def _same_kind(target: Break, node: torch.fx.Node) -> bool:
 
 
 def as_advice(found: Break) -> str:
-    """What to do where nothing was tried with success."""
+    """Advice, where no trial succeeded."""
     return _reasons.advice(found.type, found.hints)

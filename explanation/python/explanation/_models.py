@@ -161,7 +161,7 @@ _RECURRENT: dict[str, Maker] = {
 
 
 def _cells(folder: Path | None) -> dict[str, Maker]:
-    """Of examples/cells: recurrences from the literature for weft.scan."""
+    """Models made of examples/cells: recurrences from the literature for weft.scan."""
     if folder is None or not (folder / "cells" / "zoo.py").exists():
         raise NotInstalled("cells: there is no package `cells` in the folder given (examples of Weft's sources has it)")
     if str(folder) not in sys.path:
@@ -192,8 +192,8 @@ _kept: list[Any] = []
 
 
 def _torchvision_without_its_operators() -> None:
-    """Where torchvision's own operators were built for another PyTorch (its wheels for CUDA on a CPU's), importing it
-    fails for want of two names. Its models use neither."""
+    """Makes torchvision importable where its own operators were built for another PyTorch (its CUDA wheels beside a CPU
+    PyTorch): the import fails for lack of two names, which its models don't use."""
     try:
         importlib.import_module("torchvision")
     except ImportError:
@@ -231,7 +231,7 @@ def _images(group: str) -> dict[str, Maker]:
     return {name: maker(name, side) for name, side in sizes.items()}
 
 
-#: Configurations by model class: what makes them tiny.
+#: By model class: configurations that make the model tiny.
 _TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
          "vocab_size": 100, "max_position_embeddings": 64}  # fmt: skip
 _GROUPED = _TINY | {"num_key_value_heads": 1, "head_dim": 16}

@@ -1,4 +1,4 @@
-"""Pairs of changes: which of them explain that the gains of single changes don't add up."""
+"""Pairs of changes that explain why the gains of single changes don't add up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALL_OF = 4  #: changes of which each pair is; of more those that follow one ano
 
 
 def sum_of(gains: Sequence[Measured]) -> Measured:
-    """Of gains that were measured, as the gain of all would be if none depended on another."""
+    """The gain of all changes if the measured single gains were independent."""
     middle = sum(gain.median for gain in gains)
     below = math.sqrt(sum((gain.median - gain.low) ** 2 for gain in gains))
     above = math.sqrt(sum((gain.high - gain.median) ** 2 for gain in gains))
@@ -37,13 +37,14 @@ def pairs_to_measure(gains: Sequence[Measured], together: Measured | None) -> li
 
 
 def describe(action: Action, gains: Sequence[Measured]) -> None:
-    """Has the action of several changes say what they gain by themselves, where that is another time."""
+    """Adds the sum of the single gains to the outcome of an action of several changes, if it isn't the action's
+    gain."""
     if action.gain and gains and not add_up(gains, action.gain):
         action.outcome += f"; by themselves they gain {seconds(sum_of(gains).median)} in sum"
 
 
 def action_of(number: int, pair: tuple[Action, Action], change: str, gain: Measured, base: float) -> Action | None:
-    """A row for two changes; None where their single gains add up to this one. `base`: seconds of the step as it is."""
+    """A row for two changes; None if their single gains add up to theirs. `base`: seconds of the unchanged step."""
     single = [each.gain for each in pair if each.gain]
     if len(single) < 2 or add_up(single, gain):
         return None

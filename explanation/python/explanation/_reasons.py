@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: By Dynamo's name of the reason: what it means, and what to do.
+#: By Dynamo's name of the reason: its meaning, and what to do.
 _KNOWN: dict[str, tuple[str, str]] = {
     "Data-dependent branching": (
         "an if whose condition is a tensor: which branch runs is known only when the values are",
@@ -61,7 +61,7 @@ _KNOWN: dict[str, tuple[str, str]] = {
 
 
 def in_plain_words(type_: str, explanation: str) -> str:
-    """What the reason means; Dynamo's own explanation where there are no better words."""
+    """The meaning of the reason; Dynamo's own explanation if there are no better words."""
     known = _KNOWN.get(type_)
     return known[0] if known else (explanation.split(". ")[0].rstrip(".") or type_)
 
@@ -73,7 +73,7 @@ def advice(type_: str, hints: list[str]) -> str:
 
 
 def advice_for_guards(guards: list[str]) -> str:
-    """What keeps a function from being compiled anew for these guards."""
+    """How to avoid compiling a function again for these guards."""
     text = " ".join(guards)
     if "size mismatch" in text or ".size()" in text or "shape" in text:
         return "a size changed: torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True"

@@ -1,4 +1,4 @@
-"""What it costs that a size changes: the program's own calls compiled with that size marked as dynamic, and without."""
+"""The cost of a changing size: the program's own calls, compiled with and without that size marked as dynamic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DYNAMIC = "torch.compile(..., dynamic=True)"
 
 @dataclasses.dataclass
 class Cycle(Step):
-    """A step that has every kind of call that the program had."""
+    """A step that contains every kind of call that the program made."""
 
     calls: list[Arguments] = dataclasses.field(default_factory=list)
 
@@ -55,8 +55,8 @@ class _Way:
 def measure(
     subject: Subject, watch: Watch, watched: Watched, step: Step, copies: Any, seconds: float, compare: bool
 ) -> None:
-    """Adds to the subject's recompilations what the change that spares them saves. copies: makes code for a variant
-    about which Dynamo knows nothing yet. compare: results are the same from run to run."""
+    """Adds to the subject's recompilations what avoiding them saves. copies: makes code for a variant about which
+    Dynamo knows nothing yet. compare: results are the same from run to run."""
     calls = list(watched.variety.values())
     again = [each for each in subject.recompiles if _is_about_a_size(each)]
     if not again or len(calls) < 2:
@@ -91,7 +91,7 @@ def _cycle(step: Step, calls: list[Arguments]) -> Cycle:
 
 
 def _refusal(watch: Watch, watched: Watched, way: _Way, base: _Way, copies: Any, reference: Any) -> str:
-    """Why this way is none; empty if it spares compilations and changes no result."""
+    """Why this change isn't offered; empty if it avoids compilations and keeps all results."""
     name = way.change.splitlines()[0]
     try:
         result = _compile(watch, watched, way, copies, "eager")  # other backends draw other random numbers
@@ -191,7 +191,7 @@ def _in_words(watched: Watched, marks: list[tuple[Any, list[int]]]) -> str:
 
 
 def _names(watched: Watched, path: Any) -> tuple[str, str]:
-    """How the argument is called where the call is, empty if it has no name there; and in the function."""
+    """The argument's name at the call, empty if it has none there; and its name in the function."""
     group, key = path[0].idx, path[1]
     rest = pytree.keystr(path[2:])
     function = watched.function.forward if isinstance(watched.function, torch.nn.Module) else watched.function

@@ -1,4 +1,4 @@
-"""What a report is made of. docs/explain.schema.json says the same of its JSON."""
+"""The data of a report. docs/explain.schema.json describes its JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Frame:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Seconds, or a difference of seconds: the median, and where it lies with 95 %."""
+    """Seconds, or a difference of seconds: the median and its 95 % confidence interval."""
 
     median: float
     low: float
@@ -28,13 +28,13 @@ class Measured:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out 0: that there is an effect at all is measured."""
+        """Whether the interval excludes 0: an effect was measured."""
         return self.low > 0 or self.high < 0
 
 
 @dataclasses.dataclass
 class Break:
-    """One line of the user's at which Dynamo ends a graph, for one reason."""
+    """One line of the user's code at which Dynamo ends a graph, for one reason."""
 
     id: int
     file: str
@@ -63,7 +63,7 @@ class Break:
 
 @dataclasses.dataclass
 class Hlo:
-    """What XLA makes of a graph or a program; a place in its code counts once, however often a loop runs it."""
+    """XLA's counts for a graph or a program. A place in its code counts once, however often a loop runs it."""
 
     operations: int | None  #: HLO operations after optimisation; None: it was not counted
     fusions: int | None
@@ -84,7 +84,7 @@ class Program:
 
 @dataclasses.dataclass
 class Graph:
-    """A graph of Dynamo's, and what the backend made of it."""
+    """A graph of Dynamo's, with the backend's counts."""
 
     id: int
     compile_id: str
@@ -141,7 +141,7 @@ class Action:
 
 @dataclasses.dataclass
 class Stage:
-    """How many pieces one way of compiling makes of a step."""
+    """The number of pieces into which one way of compiling divides a step."""
 
     name: str  #: "FX", "AOT", "kernels", "weft", "lazy", "StableHLO", "kernels of XLA"
     count: int | None  #: pieces a step; None: not run
@@ -212,7 +212,7 @@ class Subject:
 
     @property
     def base(self) -> Run | None:
-        """The step as the program has it."""
+        """The unchanged step."""
         return self.run("lazy" if self.backend == "lazy" else "compiled")
 
 

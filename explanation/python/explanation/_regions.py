@@ -1,4 +1,4 @@
-"""Statements of the user's as functions of their own: what such a function takes, and what it gives back."""
+"""Statements of the user's as separate functions: their arguments and results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.explanation._rewrites import path_to
 
-#: What a statement can't have if it is to move into another function.
+#: Nodes that a statement can't contain if it is to move into another function.
 _BOUND_TO_ITS_PLACE = (
     ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Global, ast.Nonlocal, ast.Delete,
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
@@ -28,7 +28,7 @@ class Region:
     body: list[ast.stmt]
 
     def call(self) -> ast.stmt:
-        """What stands in the statement's place."""
+        """The call that replaces the statement."""
         called = ast.Call(ast.Name(self.name, ast.Load()), copy.deepcopy(self.arguments), [])
         if self.returns:
             return ast.Return(called)
@@ -38,7 +38,7 @@ class Region:
         return ast.Assign([names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())], called)
 
     def function(self, results: list[str] | None = None) -> ast.FunctionDef:
-        """The function, with what it returns written as `results` if given."""
+        """The function; if `results` is given, it is what the function returns."""
         ends = results or self.results
         body = list(self.body)
         if not self.returns and ends:
@@ -48,8 +48,8 @@ class Region:
 
 
 def region_at(tree: ast.Module, line: int, loop: bool = False, lift: bool = False) -> Region | None:
-    """The innermost statement at the line, or with `loop` the outermost loop around it, as a function; None where it
-    can't be one. lift: `self.weight` becomes a parameter of its own instead of `self`."""
+    """The innermost statement at the line, or with `loop` the outermost loop around it, as a function; None if that
+    isn't possible. With `lift`, `self.weight` becomes a parameter of its own instead of `self`."""
     found = _path(tree, line, loop)
     if found is None:
         return None
@@ -72,7 +72,7 @@ def region_at(tree: ast.Module, line: int, loop: bool = False, lift: bool = Fals
 
 
 def place_of(tree: ast.Module, line: int, loop: bool) -> tuple[list[ast.stmt], int] | None:
-    """The list in which the region's statement stands, and its place."""
+    """The list that contains the region's statement, and its place in the list."""
     found = _path(tree, line, loop)
     return found[1][-1] if found else None
 
@@ -112,7 +112,7 @@ def _is_bound_to_its_place(statement: ast.stmt) -> bool:
 
 
 def _leaves_a_loop(node: ast.AST) -> bool:
-    """Whether a break or continue in it is about a loop around it."""
+    """Whether a break or continue in it belongs to a loop outside of it."""
     if isinstance(node, (ast.Break, ast.Continue)):
         return True
     if isinstance(node, (ast.For, ast.While)):

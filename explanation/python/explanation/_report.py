@@ -1,4 +1,4 @@
-"""A report: what was found, and how it is written."""
+"""A report: its results, and how they are written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.explanation._text import to_text
 
 
 class Report:
-    """What `weft.explain` found: `results` as objects, `text()`, `json()`, `html()`."""
+    """The results of `weft.explain`: `results` as objects, `text()`, `json()`, `html()`."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
@@ -33,5 +33,5 @@ class Report:
         return json.dumps(self.to_json(), indent=1, allow_nan=False)
 
     def html(self) -> str:
-        """One page that needs nothing else."""
+        """One self-contained page."""
         return to_html(self.results)

@@ -13,7 +13,7 @@ from weft.explanation._records import Break
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One way to mend a break that can be tried mechanically."""
+    """One mechanical way to mend a break."""
 
     title: str
     edit: Edit | None = None  #: of the file of the break
@@ -24,7 +24,7 @@ class Change:
 
 
 def changes_for(found: Break) -> list[Change]:
-    """Changes to try, the one that says most about the program first."""
+    """Changes to try, the most specific one first."""
     changes = [
         Change(title, _at(found.line, edit), found.line, found.file) for title, edit in _edits(found) if found.file
     ]
@@ -92,7 +92,7 @@ def _at(line: int, rewrite: Rewrite) -> Edit:
 
 
 def place_for(rewrite: Rewrite, tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
-    """Where the statement stands that the rewrite is of."""
+    """The place of the statement that the rewrite is about."""
     find = branch_at if rewrite in (branch_to_where, item_and_where) else statement_at
     return find(tree, line)
 
@@ -113,7 +113,7 @@ _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def path_to(tree: ast.AST, line: int) -> list[tuple[str, int]]:
-    """Where the innermost statement at the line stands: names of lists and places in them, from the tree down."""
+    """The path from the tree to the innermost statement at the line: names of lists and places in them."""
     for name in _BODIES:
         body = getattr(tree, name, None)
         if not isinstance(body, list):
@@ -134,7 +134,7 @@ def _lines(node: ast.AST) -> tuple[int, int]:
 
 
 def statement_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
-    """The list in which the innermost statement at the line stands, and its place."""
+    """The list that contains the innermost statement at the line, and its place in the list."""
     path = path_to(tree, line)
     if not path:
         return None
@@ -146,7 +146,7 @@ def statement_at(tree: ast.AST, line: int) -> tuple[list[ast.stmt], int] | None:
 
 
 def changed(old: ast.AST, new: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]] | None:
-    """The smallest run of statements that differs, as it was and as it is; None if nothing does."""
+    """The smallest run of statements that differs, old and new; None if nothing differs."""
     for name in _BODIES:
         before, after = list(getattr(old, name, None) or []), list(getattr(new, name, None) or [])
         while before and after and ast.dump(before[0]) == ast.dump(after[0]):
@@ -161,7 +161,7 @@ def changed(old: ast.AST, new: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]
 
 
 def _head(node: ast.AST) -> str:
-    """All but what stands in its bodies."""
+    """A compound statement without its bodies."""
 
     def written(value: object) -> str:
         if isinstance(value, list):
@@ -213,7 +213,7 @@ class _ItemRemover(ast.NodeTransformer):
 
 
 def without_item(statement: ast.AST, line: int) -> ast.stmt | None:
-    """Numbers that are asked for as tensors."""
+    """Tensors instead of the numbers that are read from them."""
     remover = _ItemRemover()
     new = remover.visit(statement)
     return new if remover.removed and isinstance(new, ast.stmt) else None
@@ -229,7 +229,7 @@ def item_and_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt] |
 
 
 def branch_to_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt] | None:
-    """Both branches computed, as functions of what they assign, and torch.where between the results."""
+    """Computes both branches, as functions of what they assign, and chooses between the results by torch.where."""
     if not isinstance(statement, ast.If) or not _is_one_comparison(statement.test):
         return None
     then, other = statement.body, statement.orelse
@@ -245,7 +245,7 @@ def branch_to_where(statement: ast.AST, line: int) -> ast.stmt | list[ast.stmt] 
 
 
 def _is_one_comparison(test: ast.expr) -> bool:
-    """Not `a and b`, which computes b only if a holds."""
+    """Whether the condition is one comparison. `a and b` isn't, since it computes b only if a holds."""
     return not any(isinstance(node, (ast.BoolOp, ast.NamedExpr)) for node in ast.walk(test))
 
 
@@ -265,7 +265,7 @@ def _returns(body: list[ast.stmt]) -> bool:
 
 
 def _assigned(body: list[ast.stmt]) -> set[str] | None:
-    """Names that the statements assign; None if they do anything else."""
+    """The names that the statements assign; None if they do anything else."""
     names: set[str] = set()
     for statement in body:
         if isinstance(statement, ast.Pass):
@@ -304,7 +304,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _where_of_assignments(statement: ast.If, written: list[str]) -> list[ast.stmt]:
-    """Each branch works on names of its own, which begin as what the names were."""
+    """Each branch works on copies of the names, with the values from before."""
     test, then, other = _test_and_branches(statement)
     lines: list[ast.stmt] = []
     ends: list[dict[str, str]] = []

@@ -1,4 +1,4 @@
-"""What PyTorch's compiler says on the console while a program runs: kept for the report, not printed."""
+"""Messages of PyTorch's compiler on the console while a program runs: kept for the report, not printed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 class Said:
-    """Keeps warnings of the compiler between its begin and its end, each distinct one once.
+    """Keeps the compiler's warnings while it is active, each distinct one once.
 
-    A record of one of its loggers is kept where a handler would have written it to the console; other handlers get it
-    as ever. What TORCH_LOGS asks for below the level of a warning is printed as ever, and so is what other modules
-    warn of.
+    A log record of the compiler is kept instead of being written to the console; other handlers still get it. Records
+    below the level of warnings, which TORCH_LOGS asks for, are printed as always, and so are warnings of other modules.
     """
 
     def __init__(self) -> None:
@@ -61,7 +60,7 @@ class Said:
             self._keeps = before
 
     def keep(self, source: str, text: str) -> None:
-        """One more, or one more of its kind."""
+        """Adds a message, or counts one more of its kind."""
         if not self._keeps:
             return
         text = "\n".join(line.rstrip() for line in text.strip().splitlines())
@@ -115,7 +114,7 @@ def _is_console(handler: logging.Handler) -> bool:
 
 
 def _who_warns() -> str:
-    """The module that called warnings.warn: the place that a warning names is often its caller's."""
+    """The module that called warnings.warn. The place that a warning names is often that of its caller."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__")) in _BETWEEN:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""A whole program: run once under watch, then each function that it compiled is looked at."""
+"""A whole program: it runs once while it is watched, then each function that it compiled is studied."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def explain_program(words: list[str], run: Run, train: bool, effort: Effort) -> 
 
 
 def _run(words: list[str], run: Run) -> bool:
-    """Runs the program, which prints to standard error: the other is the report's. Whether Ctrl-C ended it."""
+    """Runs the program with its output on standard error, since standard output is for the report. Returns whether
+    Ctrl-C ended it."""
     argv, path = list(sys.argv), list(sys.path)
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -114,7 +115,7 @@ def _look_at(watch: Watch, each: Watched, train: bool, effort: Effort, subjects:
 
 
 def _unmeasured(watch: Watch, each: Watched) -> Subject:
-    """What the program itself compiled."""
+    """The report's subject for what the program itself compiled."""
     subject = describe(each)
     found = collect(event for event in watch.events if event.subject == each.number)
     subject.graphs, subject.breaks, subject.recompiles = found.graphs, found.breaks, found.recompiles
@@ -124,7 +125,7 @@ def _unmeasured(watch: Watch, each: Watched) -> Subject:
 
 
 class _Lazily:
-    """What the program does on the lazy device, without torch.compile."""
+    """Watches the program on the lazy device, without torch.compile."""
 
     def __init__(self) -> None:
         self.cuts: list[Cut] = []
@@ -167,7 +168,7 @@ class _Lazily:
 
 
 class _Forks:
-    """Counts forks of this process by os.fork, multiprocessing included."""
+    """Counts forks of this process by os.fork, including multiprocessing's."""
 
     def __init__(self) -> None:
         self.count = 0

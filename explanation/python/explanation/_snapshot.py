@@ -1,4 +1,4 @@
-"""What a program's names stand for at the end of a step, to be compared with those of a changed copy of it."""
+"""The values of a program's names at the end of a step, to be compared with those in a changed copy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Snapshot = dict[str, list[float]]
 
 
 def of_frame(frame: types.FrameType | None) -> Snapshot:
-    """The names of the frame, and of its module, that stand for numbers, tensors or modules."""
+    """The names of the frame and of its module whose values are numbers, tensors or modules."""
     if frame is None:
         return {}
     names = dict(frame.f_globals)
@@ -75,12 +75,12 @@ def _is_close(a: float, b: float) -> bool:
 
 
 def differing(one: Snapshot, other: Snapshot) -> set[str]:
-    """Names that both have, with other values."""
+    """Names that both have, with different values."""
     return {name for name in one.keys() & other.keys() if not close(one[name], other[name])}
 
 
 class Printed:
-    """What a program writes to the console, step by step; it goes on to where it went."""
+    """The program's console output, by step; it is still printed."""
 
     def __init__(self) -> None:
         self._text = io.StringIO()
@@ -91,7 +91,7 @@ class Printed:
             yield
 
     def take(self) -> tuple[str, list[float]]:
-        """What was written since the last time: the words, in order of their letters, and the numbers by size."""
+        """The output since the last call: words in alphabetical order, and numbers by size."""
         text = _GRAPH.sub("", self._text.getvalue())
         self._text.seek(0)
         self._text.truncate()

@@ -1,4 +1,4 @@
-"""How many pieces each way of compiling makes of a step, and why they differ."""
+"""The number of pieces into which each way of compiling divides a step, and why they differ."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Counts = tuple[dict[str, Any], dict[str, Any]]
 
 
 def counters() -> Counts:
-    """Of Weft's engine and of its backend, until now."""
+    """The present counters of Weft's engine and backend."""
     return stats(), vars(backend.stats).copy()
 
 
 def weft_counts(start: Counts) -> dict[str, Any]:
-    """What Weft's engine and backend did since."""
+    """How much Weft's counters have grown since then."""
     (before, backend_before), (now, backend_now) = start, counters()
     counts: dict[str, Any] = {
         "programs_compiled": now["compiled"]
@@ -38,7 +38,7 @@ def weft_counts(start: Counts) -> dict[str, Any]:
 
 
 def stages(subject: Subject, lazy: Lazy) -> list[Stage]:
-    """FX, AOT, kernels, weft and lazy, beside each other."""
+    """The stages FX, AOT, kernels, weft and lazy, side by side."""
     graphs = len(subject.graphs)
     aot = sum(graph.aot for graph in subject.graphs)
     kernels = [graph.kernels for graph in subject.graphs if graph.kernels is not None]
@@ -105,7 +105,7 @@ def _why_lazy(lazy: Lazy) -> str:
 
 
 def loops_left(weft: dict[str, Any]) -> list[str]:
-    """What is to be said of loops that the backend weft left as they are."""
+    """A remark about loops that the backend weft left unrolled."""
     return [
         f"{steps} like step{'s' * (steps > 1)} of a loop stay one after the other ({place}: {reason}); docs/loops.md "
         "says what to change"

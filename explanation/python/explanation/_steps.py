@@ -27,7 +27,7 @@ from weft.explanation._watch import CompiledGraph, GraphCall, Watch, tensors
 
 @dataclasses.dataclass
 class Step:
-    """What a step is: a call, and in training the backward of the sum of its results."""
+    """A step: a call, and in training the backward of the sum of its results."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -36,7 +36,7 @@ class Step:
     grad: bool  #: whether grad mode is on
 
     def run(self, function: Callable[..., Any]) -> Any:
-        """The result of one step by `function` instead."""
+        """Runs one step with `function` instead; returns its result."""
         with torch.set_grad_enabled(self.grad or self.train):
             result = function(*self.args, **self.kwargs)
             if self.train:
@@ -51,7 +51,7 @@ class Step:
             module.zero_grad(set_to_none=True)
 
     def modules(self) -> list[nn.Module]:
-        """The modules of the step, as far as they can be seen from its function and arguments."""
+        """The modules of the step, as far as its function and arguments show them."""
         function = self.function
         seen = [function, getattr(function, "__self__", None), *self.args, *self.kwargs.values()]
         seen += [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _filled(cell)]
@@ -69,7 +69,7 @@ def _filled(cell: Any) -> bool:
 
 @dataclasses.dataclass
 class Variant:
-    """A way to run the step: other code, other settings, a compilation of its own."""
+    """A way to run the step: with other code, other settings, or a separate compilation."""
 
     name: str
     call: Callable[..., Any]
@@ -83,7 +83,7 @@ class Variant:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """What is different about it holds inside."""
+        """Applies the variant's changes within the context."""
         watch = Watch._running
         kept = watch.interrupts.kept() if watch else contextlib.nullcontext()
         with swapped(self.swaps), replaced(self.puts), config.patch(self.settings), kept:
@@ -95,7 +95,7 @@ class Variant:
 
 
 def compiled(step: Step, options: dict[str, Any], backend: Any = None) -> Callable[..., Any]:
-    """The step's function compiled by itself: code that others compiled for it is not taken."""
+    """The step's function compiled separately: it uses no code that was compiled for others."""
     chosen = {key: value for key, value in options.items() if key not in ("backend", "mode", "options", "fullgraph")}
     chosen["backend"] = _backend_of_its_own(options) if backend is None else _backend_of_its_own({"backend": backend})
     own = Watch._running
@@ -104,7 +104,7 @@ def compiled(step: Step, options: dict[str, Any], backend: Any = None) -> Callab
 
 
 def _backend_of_its_own(options: dict[str, Any]) -> Callable[..., Any]:
-    """Dynamo takes code that was compiled for an equal backend, and this one equals no other."""
+    """A backend that is equal to no other. Dynamo reuses code that was compiled for an equal backend."""
     name, mode, more = options.get("backend") or "inductor", options.get("mode"), options.get("options")
     more = dict(more) if isinstance(more, dict) else None
     dynamic = options.get("dynamic")
@@ -123,8 +123,7 @@ def _backend_of_its_own(options: dict[str, Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def undisturbed(step: Step) -> Iterator[None]:
-    """Random numbers, and the modules' parameters, buffers and gradients, are afterwards what they were; what the
-    program prints goes nowhere."""
+    """Restores random numbers, and the modules' parameters, buffers and gradients; discards the program's output."""
     modules = step.modules()
     kept = [
         [(tensor, tensor.detach().clone()) for tensor in (*module.parameters(), *module.buffers())]
@@ -173,7 +172,7 @@ def _silent() -> Iterator[None]:
 
 
 class _Nowhere(io.TextIOBase):
-    """As slow as writing to a file, nearly, and nobody has to read it."""
+    """A stream that discards text and takes nearly as long as writing to a file."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -193,14 +192,14 @@ def run_once(variant: Variant, step: Step) -> Any:
 
 
 def copy_of(result: Any) -> Any:
-    """Values that a later step won't change."""
+    """A copy that later steps don't change."""
     return pytree.tree_map(
         lambda leaf: leaf.detach().to("cpu", copy=True) if isinstance(leaf, torch.Tensor) else copy.copy(leaf), result
     )
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two results are the same but for rounding, which for a tensor is in proportion to its largest number."""
+    """Whether two results are equal up to rounding. For a tensor the tolerance is relative to its largest number."""
     lefts, rights = pytree.tree_leaves(left), pytree.tree_leaves(right)
     return len(lefts) == len(rights) and all(_same_leaf(a, b) for a, b in zip(lefts, rights, strict=True))
 
@@ -219,8 +218,8 @@ def _same_leaf(a: Any, b: Any) -> bool:
 
 
 def as_near(result: Any, reference: Any, exact: Any) -> bool:
-    """Whether each tensor of a result is as near to the exact one as the reference's is, at most ten times as far. The
-    reference's own distance must be rounding, which all of it together is if it is less than a twentieth in norm."""
+    """Whether each tensor of a result is at most ten times as far from the exact one as the reference's is. The
+    reference's own distance must be rounding: all of it together less than a twentieth in norm."""
     found, known, wanted = (
         [leaf.double() for leaf in pytree.tree_leaves(each) if isinstance(leaf, torch.Tensor)]
         for each in (result, reference, exact)
@@ -243,7 +242,7 @@ def as_near(result: Any, reference: Any, exact: Any) -> bool:
 
 
 class Race:
-    """Variants of a step that take turns, so that what slows the machine down slows all."""
+    """Variants of a step that take turns, so that disturbances of the machine slow all of them."""
 
     def __init__(self, step: Step, variants: list[Variant], seconds: float, rounds: int) -> None:
         self.step, self.variants = step, variants
@@ -269,12 +268,12 @@ class Race:
         return done
 
     def _steps_of_a_turn(self) -> list[int]:
-        """As many as take some milliseconds, so that one disturbed step is not all there is."""
+        """The number of steps that take a few milliseconds, so that a turn isn't a single disturbed step."""
         return [max(3, min(50, round(0.01 / max(self._turn(variant, 2), 1e-6)))) for variant in self.variants]
 
     def _turn(self, variant: Variant, steps: int) -> float:
-        """The lower quartile of the turn's steps: what disturbs a step only makes it longer. The first step, which
-        finds the caches that others left, is not among them."""
+        """The lower quartile of the turn's steps, since disturbances only make a step longer. The first step, which
+        finds other variants' data in the caches, is left out."""
         times = []
         step = variant.step or self.step
         with variant.inside():

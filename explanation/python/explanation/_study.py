@@ -1,4 +1,4 @@
-"""What `weft survey` found, as a page of Markdown."""
+"""The results of `weft survey` as a page of Markdown."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _answer(rows: Sequence[Row]) -> str:
 
 
 def _first(rows: Sequence[Row]) -> list[str]:
-    """What to do first, by what it gains; by how often it is met where nothing was measured."""
+    """What to do first: by gain, or, where nothing was measured, by how often it occurs."""
     causes = Counter(cause for row in rows for cause in row.causes)
     if not causes:
         return []

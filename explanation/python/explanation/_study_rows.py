@@ -1,4 +1,4 @@
-"""What `weft survey` found: rows of models, kept as JSON."""
+"""The results of `weft survey`: rows of models, stored as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StudyError(Exception):
 
 @dataclasses.dataclass
 class Gain:
-    """What mending some breaks of a model gained."""
+    """The gain from mending some of a model's breaks."""
 
     title: str  #: of the change
     causes: list[str]  #: of the breaks that it mends, those that others hid among them
@@ -34,7 +34,7 @@ class Gain:
 
 @dataclasses.dataclass
 class Row:
-    """A model as it was run; None is what was not measured."""
+    """A model's run; None for what was not measured."""
 
     group: str
     name: str
@@ -74,7 +74,7 @@ class Study:
 
 
 def new_study(train: bool, backend: str) -> Study:
-    """One without rows, made here and now."""
+    """A study without rows, made on this machine and now."""
     machine = f"{_processor()}, {os.cpu_count()} cores, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'not set')}"
     return Study(
         train,
@@ -85,16 +85,16 @@ def new_study(train: bool, backend: str) -> Study:
 
 
 def write(studies: Sequence[Study], path: str) -> None:
-    """As JSON, for `read`."""
+    """Writes the study as JSON, for `read`."""
     text = json.dumps({"studies": [dataclasses.asdict(study) for study in studies]}, indent=1)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def read(path: str) -> list[Study]:
-    """What `write` wrote.
+    """Reads what `write` wrote.
 
     Raises:
-        StudyError: the file can't be read, or is none of `weft survey`.
+        StudyError: the file can't be read, or wasn't written by `weft survey`.
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def read(path: str) -> list[Study]:
 
 
 def row_from(found: dict[str, Any]) -> Row:
-    """A row of its fields as JSON has them."""
+    """A row from its JSON fields."""
     row = Row(**found)
     row.gains = [Gain(**gain) for gain in row.gains]  # type: ignore[arg-type]
     return row
@@ -167,12 +167,12 @@ def row_of(results: Any, weft_results: Any) -> dict[str, Any]:
 
 
 def _without_places(causes: Sequence[str]) -> list[str]:
-    """`FILE:LINE: reason (N times a step)` as the reason."""
+    """`FILE:LINE: reason (N times a step)` shortened to the reason."""
     return [re.sub(r" \(\d+ times a step\)$", "", re.sub(r"^.*?:\d+: ", "", cause)) for cause in causes]
 
 
 def _gains(subject: Any) -> list[Gain]:
-    """Of each change, without the row of all of them."""
+    """The gains of single changes, without the row for all of them."""
     single = [each for each in subject.actions if each.tried and each.gain and each.kind != "device" and each.change]
     return [
         Gain(
@@ -187,6 +187,6 @@ def _gains(subject: Any) -> list[Gain]:
 
 
 def _only_mend(subject: Any, compiled: float | None) -> float | None:
-    """Of a model with one change."""
+    """The gain of a model with only one change."""
     tried = [action for action in subject.actions if action.tried and action.gain]
     return compiled - tried[0].gain.median if len(tried) == 1 and compiled else None

@@ -1,6 +1,6 @@
 """How the page looks."""
 
-#: By role, in light and in dark surroundings. Told apart by lightness and by hatching too, not by hue alone.
+#: Colors by role, for light and dark backgrounds. Roles differ in lightness and hatching too, not in hue alone.
 LIGHT = {
     "page": "#faf9f6", "card": "#ffffff", "ink": "#1d1c1a", "quiet": "#65615a", "edge": "#e2ded6", "code": "#f3f1ec",
     "grid": "#e9e6df", "bad": "#a83800", "bad-back": "#fdeee3", "good": "#00578f", "good-back": "#e5f1fa",

@@ -1,4 +1,4 @@
-"""One subject from the first compilation to the ranked list."""
+"""The investigation of one subject, from the first compilation to the ranked list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Progress = Callable[[str, float], None]
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """How long variants are measured, how often at most each has its turn, whether what XLA makes is counted."""
+    """How long variants are measured, the largest number of turns of each, and whether XLA's work is counted."""
 
     seconds: float
     rounds: int
@@ -32,7 +32,7 @@ class Effort:
 
 
 class Investigation:
-    """Fills in a Subject, part by part, so that what was found stays when it is interrupted."""
+    """Fills in a Subject part by part, so that an interruption loses nothing found so far."""
 
     def __init__(self, watch: Watch, watched: Watched, effort: Effort) -> None:
         self.watch, self.watched, self.effort = watch, watched, effort
@@ -47,7 +47,7 @@ class Investigation:
         self._memory: dict[str, int | None] = {}
 
     def take(self, found: Collected) -> None:
-        """What a run compiled: its graphs, breaks and recompilations."""
+        """Takes from a run what it compiled: its graphs, breaks and recompilations."""
         for each in found.breaks:
             known = self.breaks.get(key_of(each))
             if known is None:
@@ -64,7 +64,7 @@ class Investigation:
         """Compiles, mends, races.
 
         Raises:
-            Exception: what the step raises.
+            Exception: the step's own error.
         """
         with undisturbed(step), self.watch.said.only(keeps=False):
             base = self._base(step)
@@ -97,7 +97,7 @@ class Investigation:
                     graph.inputs = None
 
     def workshop(self, step: Step) -> Workshop:
-        """Where changes are tried."""
+        """The workshop in which changes of the step are tried."""
         return Workshop(self.watch, self.watched, step, self.breaks)
 
     # What there is
@@ -107,7 +107,7 @@ class Investigation:
         base = Variant("compiled", compiled(step, self.watched.options), self.workshop(step).copies())
         before = _stages.counters()
         self.watch.keep_graphs = self.hlo
-        # A program that was run has said what there is to say.
+        # If the program itself was run, its messages have been kept already.
         with self.programs, self.watch.said.only(keeps=self.watched.calls == 0):
             found = self._compile(base, step, runs=3)
         self.watch.keep_graphs = False
@@ -180,7 +180,7 @@ class Investigation:
         self._draw(_C.quantile([end - begin for begin, end, _ in steps], 0.5))
 
     def _record(self, base: Variant, step: Step) -> None:
-        """Steps for the time line, now that they are as fast as those that were measured."""
+        """Records steps for the time line, now that they are as fast as the measured ones."""
         numbers = {id(graph): self._number(graph.compile_id) for graph in base.graphs}
         for begin, end, calls in recorded_steps(self.watch, base, step, _RECORDED):
             known = [(numbers.get(id(call.graph)), call) for call in calls]
@@ -320,7 +320,7 @@ class Investigation:
         self._measure_pairs(step, base, reference)
 
     def _measure_pairs(self, step: Step, base: Variant, reference: Any) -> None:
-        """Rows for pairs of changes, behind that of all, where single gains don't add up to it."""
+        """Adds rows for pairs of changes, after the row for all, where single gains don't add up to it."""
         gains = [action.gain for _, action in self.mends if action.gain]
         whole, together = base.measured(), self.subject.actions[0] if self.subject.actions else None
         if together is None or together.title != _all_together(len(self.mends)) or whole is None:
@@ -467,7 +467,7 @@ def _all_together(count: int) -> str:
 
 
 def _whole(step: Step, variant: Variant) -> Any:
-    """One step to its end."""
+    """Runs one complete step."""
     result = step.run(variant.call)
     if variant.after:
         variant.after()

@@ -1,4 +1,4 @@
-"""`weft survey`: a zoo of models, explained one after the other, as a study."""
+"""`weft survey`: explains a collection of models, one after the other, and writes a study."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def _group(group: str, arguments: argparse.Namespace, studies: Sequence[Study]) 
 
 
 def _reason(stderr: str) -> str:
-    """Of a process that failed: its exception, whose words may go on for lines that say less, or what it said last."""
+    """Why a process failed: its exception, without the less telling lines of the message, or the last thing that it
+    printed."""
     lines = stderr.strip().splitlines()
     words = {line.strip().partition(": ")[2]: line for line in lines if line.lstrip().startswith("Explanation: ")}
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Unsupported|Interrupt)\b", line)]

@@ -1,6 +1,6 @@
 """One model of the survey, in a process of its own: GROUP CELLS --list, or GROUP CELLS NAME OPTIONS.
 
-Prints JSON in its last line: the names of the group, or the figures of the model.
+Its last line of output is JSON: the names of the group, or the figures of the model.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ _CODES = {"bold": "1", "good": "32", "bad": "33", "quiet": "2"}
 
 
 def printable(text: str) -> str:
-    """With every other character written as an escape."""
+    """The text with all unprintable characters escaped."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def seconds(value: float) -> str:
-    """With the unit that suits it."""
+    """Seconds with a suitable unit."""
     size = abs(value)
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if size >= scale or unit == "µs":
@@ -52,7 +52,7 @@ def place(found: Break) -> str:
 
 
 def shown(file: str) -> str:
-    """As seen from the working directory, if it lies there."""
+    """The path relative to the working directory, if it lies there."""
     return os.path.relpath(file) if file.startswith(os.getcwd()) else file
 
 
@@ -71,7 +71,7 @@ def headline(results: Results) -> str:
 
 
 def warned(results: Results) -> str:
-    """What the compiler warned of, in a line."""
+    """The compiler's warnings, in one line."""
     count = len(results.warnings)
     firsts = [each.text.partition("\n")[0] for each in results.warnings[:3]]
     firsts = [first if len(first) <= 80 else f"{first[:80]} ..." for first in firsts]
@@ -147,7 +147,7 @@ def _subject(out: _Writer, subject: Subject) -> None:
 
 
 def _grows(subject: Subject, stage: Stage) -> bool:
-    """Whether it makes more pieces than the stage before, the first than one."""
+    """Whether the stage has more pieces than the stage before; for the first stage, more than one."""
     before = 1
     for each in subject.stages:
         if each is stage:

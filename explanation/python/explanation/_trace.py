@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: What is kept; the rest, tensors' descriptions above all, is a thousand times as much.
+#: The kinds of records that are kept. The others, above all descriptions of tensors, are a thousand times as many.
 _KEPT = frozenset(
     {
         "dynamo_graph_break_reason", "dynamo_output_graph", "recompile_reasons", "compilation_metrics",
@@ -49,7 +49,7 @@ def _event(record: dict[str, Any], payload: str, subject: int = 0) -> TraceEvent
 
 
 class Listener(logging.Handler):
-    """Hands on the records of this process's trace that are kept."""
+    """Passes on the records of this process's trace that are kept."""
 
     def __init__(self, take: Callable[[TraceEvent], None], subject: Callable[[], int]) -> None:
         super().__init__(logging.DEBUG)
@@ -71,7 +71,7 @@ def read_directory(path: str | Path) -> list[list[TraceEvent]]:
     """The events of each process that wrote to the directory, or of one file.
 
     Raises:
-        TraceError: there is no such directory, or no record that can be read in it.
+        TraceError: there is no such directory, or it has no readable record.
     """
     place = Path(path)
     if not place.exists():
@@ -86,7 +86,7 @@ def read_directory(path: str | Path) -> list[list[TraceEvent]]:
 
 
 def _read(file: Path) -> list[TraceEvent]:
-    """A line that can't be read is left out: the last one of a process that was killed is."""
+    """Leaves out lines that can't be read, such as the last one of a killed process."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A copy of a program that uses the lazy device, in a process of its own: its steps with and without changes."""
+"""A copy of a program on the lazy device, in a process of its own: runs its steps with and without changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[[list[str]], None]
 
 @dataclasses.dataclass
 class Plan:
-    """What the process is to do; travels as JSON."""
+    """The process's orders, sent as JSON."""
 
     kind: str  #: "look" at cuts and values, or "measure" times
     words: list[str]  #: the program
@@ -93,7 +93,7 @@ class _Trial:
         self._end = tuple(plan.end)
 
     def is_on(self, number: int) -> bool:
-        """What a switch in the program asks."""
+        """Whether the change with this number is on, which its switch in the program asks."""
         return number in self.on
 
     def watching(self) -> Any:
@@ -105,12 +105,12 @@ class _Trial:
         raise NotImplementedError
 
     def turn(self) -> tuple[int, int]:
-        """The variant's number, and which step of its turn it is."""
+        """The variant's number, and the number of the step in its turn."""
         turn, step = divmod(max(self.step, 0), self.plan.steps)
         return turn % len(self.plan.variants), step
 
     def call_later(self) -> None:
-        """What the step has left for its end."""
+        """Makes calls that the step has postponed to its end."""
         for call in self.later:
             call()
         self.later.clear()
@@ -183,7 +183,8 @@ class _Looking(_Trial):
 
 
 class _Measuring(_Trial):
-    """Times steps. The first of a turn, in which records may be new, does not count, nor does one that compiles."""
+    """Times steps. The first step of a turn, in which records may be new, doesn't count, nor does a step that
+    compiles."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)

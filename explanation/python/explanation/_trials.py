@@ -37,11 +37,11 @@ class Looked:
 
 
 class TrialError(Exception):
-    """A copy of the program ended before it came to its loop."""
+    """A copy of the program ended before it reached its loop."""
 
 
 class Trials:
-    """Runs copies of a program, of which one loop is looked at."""
+    """Runs copies of a program; one of its loops is studied."""
 
     def __init__(self, words: list[str], loop: Loop, seconds: float, limit: float) -> None:
         self.words, self.loop, self.seconds, self.limit = words, loop, seconds, limit
@@ -60,11 +60,11 @@ class Trials:
         return self._reference
 
     def look(self, changes: list[LazyChange], variants: list[list[int]]) -> list[Looked]:
-        """Steps of which each variant has some in turn, the first of them without changes."""
+        """Steps of all variants, a few of each in turn; the first variant has no changes."""
         return self._look(changes, [[], *variants], _TURN)
 
     def most_variants(self) -> int:
-        """That one process can look at."""
+        """The largest number of variants for one process."""
         return max(1, min(len(self._reference), _MOST_LOOKED_AT) // _TURN - 1)
 
     def _look(self, changes: list[LazyChange], variants: list[list[int]], steps: int) -> list[Looked]:
@@ -85,18 +85,18 @@ class Trials:
         for i in self._steps(looked, variant):
             if names := differing(looked[i].names, own[i].names) - loose:
                 return f"{', '.join(sorted(names)[:3])}: other values at the end of the step"
-            # What is printed behind the end of a step belongs to the next.
+            # Output after the end of a step belongs to the next one.
             if prints and not any(_same_text(looked[i], own[j]) for j in (i, i - 1)):
                 return "it prints something else"
         return ""
 
     def _steps(self, looked: list[Looked], variant: int) -> list[int]:
-        """The variant's steps but the first, which ends what the variant before has left."""
+        """The variant's steps except the first, which still runs what the variant before has left pending."""
         count = min(len(looked), len(self._reference))
         return [i for i in range(count) if looked[i].variant == variant and i % _TURN > 0]
 
     def measure(self, changes: list[LazyChange], variants: list[list[int]], rounds: int) -> list[list[float]]:
-        """Seconds of a step by variant, one for each round in which all had a turn."""
+        """By variant: seconds of a step, one number for each round in which all had a turn."""
         step = _C.quantile([each.end - each.begin for each in self._reference], 0.5)
         room = len(self.loop.steps) // (3 * len(variants))
         turn = max(3, min(50, round(0.01 / max(step, 1e-6)), max(3, room)))
@@ -131,7 +131,7 @@ class Trials:
 
 
 def start(words: list[str], limit: float) -> str:
-    """Runs `weft explain` in a process of its own; why it failed."""
+    """Runs `weft explain` in a process of its own; returns why it failed."""
     root = str(Path(users_code.__file__).parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "weft", "explain", *words]

@@ -1,4 +1,4 @@
-"""What happens in this process while it is watched: compilations, and calls of what was compiled."""
+"""Watches this process: compilations, and calls of compiled functions."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ class Watch:
         return compile
 
     def _calling(self, watched: Watched, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """compiled, with its calls from outside recorded; those from inside another one are part of that."""
+        """`compiled` with its calls recorded. A call from inside another compiled function counts as part of that
+        one."""
 
         @functools.wraps(compiled)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -232,7 +233,7 @@ def _caller() -> tuple[str, int]:
 
 
 def _kind(arguments: Arguments) -> Any:
-    """What may make Dynamo compile anew."""
+    """The parts of the arguments that may make Dynamo compile again."""
 
     def of(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

@@ -69,7 +69,7 @@ def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) ->
 
 
 def script(name: str) -> ModuleType:
-    """One of explanation/scripts as a module."""
+    """A script of explanation/scripts, as a module."""
     spec = importlib.util.spec_from_file_location(name, HERE.parents[1] / f"scripts/{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""A program with five breaks, of which two have costs that are known."""
+"""A program with five breaks; the costs of two of them are known."""
 
 from __future__ import annotations
 

@@ -162,7 +162,8 @@ def test_training_leaves_parameters_and_gradients_as_they_were() -> None:
 
 
 def test_the_device_is_a_way_around_breaks() -> None:
-    """Only where it is faster, which a test can't know: if it is offered it is one program, and gains."""
+    """A change that is only offered where it is faster, which a test can't know: if it is offered, it is one program,
+    and gains."""
 
     def step(x: torch.Tensor) -> torch.Tensor:
         for _ in range(3):

@@ -75,7 +75,7 @@ def test_a_wrong_command_line_is_status_2(words: list[str], message: str, capsys
     assert status == 2 and message in err
 
 
-# Programs that one can be made of
+# Programs from which a report can be made
 
 
 CLEAN = """
@@ -154,7 +154,7 @@ def test_ctrl_c_gives_what_was_found_until_then(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("raised", ["", "; raise ValueError"])
 def test_ctrl_c_that_compiled_code_loses_is_heeded_behind_it(raised: str, tmp_path: Path) -> None:
-    """As PyTorch's guards lose it."""
+    """The compiled code loses it as PyTorch's guards do."""
     losing = f"""
 import signal
 @torch.compile(backend="eager")
@@ -253,7 +253,7 @@ def test_ctrl_c_while_it_measures(calls: int) -> None:
     ],
 )  # fmt: skip
 def test_conditions(condition: str, holds: bool) -> None:
-    """The case's largest gain is 2 ms (1.8 to 2.6) of a step of 10 ms: each asks for the certain end."""
+    """The case's largest gain is 2 ms (1.8 to 2.6) of a step of 10 ms. A condition compares with the certain end."""
     results = explain_cases.two_breaks()
     assert any(each.holds(results) for each in _conditions.parse(condition)) is holds
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from weft.explanation import Report, _files, _style
 
-#: By program and subject: what breaks, in the order in which it is met; hidden ones last.
+#: The breaks of each program and subject, in the order in which they are met; hidden ones last.
 BREAKS = {
     "fine_tune": {"Classifier": ['log.warning("loss %s", loss)', "if loss > 4:"]},
     "agent": {

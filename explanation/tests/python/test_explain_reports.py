@@ -126,7 +126,7 @@ def test_the_schema_has_every_field_and_can_refuse() -> None:
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that elements are closed in order, and collects them."""
+    """Checks that elements are closed in the right order, and collects them."""
 
     VOID = ("meta", "link", "br")
 

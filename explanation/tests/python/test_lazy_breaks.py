@@ -19,7 +19,8 @@ from weft.explanation._lazy_changes import LazyChange
 
 PROGRAMS = HERE / "programs"
 
-#: By program: the text of each line that cuts a step, whether another break hides it, and whether a change mends it.
+#: For each program: the text of each line that cuts a step, whether another break hides it, and whether a change mends
+#: it.
 CUTS = {
     "lazy_training": {
         "if loss > 100:": (False, True),
@@ -86,7 +87,7 @@ def test_the_changed_file_says_what_the_program_says(explained: tuple[str, dict[
 
 
 def _numbers(program: Path) -> list[float]:
-    """That it prints, but for the name of the device."""
+    """The numbers that a program prints, except in the name of the device."""
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True, env=environment())
     return [float(each) for each in re.findall(r"-?\d+\.\d+", done.stdout)]
 

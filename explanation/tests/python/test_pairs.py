@@ -101,7 +101,7 @@ def test_not_compiling_is_named_only_where_it_is_the_best() -> None:
 
 
 class _Sleeper:
-    """Of those that are printed in a step, the first takes its time."""
+    """The first of these that is printed in a step sleeps."""
 
     slept = False
 
@@ -131,7 +131,7 @@ def _hide_each_other(lines: dict[int, str | None], row: Action) -> bool:
 
 
 def test_two_breaks_of_dynamos_that_hide_each_others_cost() -> None:
-    """Without one of the two calls the other one sleeps: only without both a step gains."""
+    """With one of the two calls mended, the other one sleeps: a step gains only if both are mended."""
     torch.compiler.reset()
     (subject,) = weft.explain(_step, torch.ones(8), backend="eager", seconds=1, rounds=6, hlo=False).results.subjects
     lines = {found.id: found.source for found in subject.breaks}

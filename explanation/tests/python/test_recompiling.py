@@ -54,7 +54,7 @@ def test_a_number_that_changes_is_compiled_for_all_at_once(tmp_path: Path, capsy
 
 
 def test_what_no_mark_mends_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each branch is a program of its own."""
+    """Each branch is a program of its own, so no mark helps."""
     text = HEAD + "def step(x):\n    return x + 1 if x.shape[0] > 3 else x - 1\nfor n in (3, 4): step(torch.ones(n))\n"
     subject, _ = subject_of(tmp_path, text, capsys)
     (again,) = subject["recompiles"]

@@ -21,7 +21,7 @@ ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
 
 
 def rewritten(code: str, line: int, kind: str) -> list[str]:
-    """What each change makes of the code; the ones that don't fit leave nothing."""
+    """The code after each change that fits it; other changes leave nothing."""
     code = textwrap.dedent(code)
     found = []
     for change in changes_for(dataclasses.replace(BROKEN, line=line, type=kind)):

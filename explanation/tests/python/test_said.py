@@ -1,4 +1,4 @@
-"""What PyTorch's compiler warns of stands in the report, and what others say where they said it."""
+"""Warnings of PyTorch's compiler are in the report; other warnings are where they were raised."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_function_is_listened_to_while_it_is_compiled(capfd: pytest.CaptureFix
 
 
 def warner(module: str) -> object:
-    """A function of that module that warns in its caller's name."""
+    """A function of that module that warns in the name of its caller."""
     names: dict[str, object] = {"__name__": module}
     exec("import warnings\ndef warn(text): warnings.warn(text, stacklevel=2)", names)
     return names["warn"]

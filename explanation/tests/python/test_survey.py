@@ -71,7 +71,7 @@ def test_lengths_stay_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
 
 ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
 BRANCH = "Data-dependent branching"
-#: What Dynamo says of each habit in training, without what lies behind another break.
+#: What Dynamo reports for each habit in training, except for breaks behind another.
 CAUSES = {
     "greedy decoding": [ITEM],
     "beam search": ["Data dependent operator", ITEM],
@@ -89,7 +89,7 @@ CAUSES = {
 
 @pytest.mark.parametrize("name", HABITS)
 def test_a_habit_is_a_model_that_trains(name: str) -> None:
-    """What breaks it is measured for some below, and for all in docs/survey.md."""
+    """Which breaks it has is tested for some habits below, and for all in docs/survey.md."""
     torch.manual_seed(0)
     model, args, kwargs = HABITS[name]()
     outputs = [leaf for leaf in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -135,7 +135,7 @@ def test_the_study_counts_what_is_in_the_rows() -> None:
 
 
 def test_what_to_do_first_is_what_gains_most() -> None:
-    """Not what is met most often; a gain within noise counts for nothing, and one of a cause is in its line."""
+    """Frequency doesn't decide; a gain within noise counts for nothing, and the gain of a cause is in its line."""
     rows = [row(name, 2, 2e-3) for name in ("one", "two", "three")]
     rows[0].gains = [Gain("leave it out", ["Printed"], 1e-3, 0.5, True)]
     rows[1].gains = [Gain("where", ["Branch"], 4e-4, 0.2, True), Gain("set it", ["Branch", "Item"], 1e-3, 0.5, False)]
@@ -161,7 +161,7 @@ def test_the_page_says_how_busy_the_machine_was(tmp_path: Path) -> None:
 
 
 def test_a_model_that_ships_with_weft_is_changed_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its lines are those of what is looked at, not of the package."""
+    """Its lines are those of the model's file, not of the package."""
     options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
     assert _survey_worker.main(["habits", ".", "prints and logs", options]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
@@ -196,7 +196,7 @@ def test_no_models_make_no_figures() -> None:
 def test_two_studies_are_one_page_whether_run_together_or_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What --json kept of runs is what their page is made of again, and a group that is not there is named in both."""
+    """The page is made from the runs that --json kept, and both name a group that is missing."""
     studies = [Study(False, "inductor", "a day", [row("one", 0, 1e-3)]), Study(True, "inductor", "another", [])]
     paths = [str(tmp_path / f"{study.train}.json") for study in studies]
     for study, path in zip(studies, paths, strict=True):

@@ -1,1 +1,1 @@
-"""What every package of Weft stands on: data types, errors, pytrees, and the hooks into Python's imports and forks."""
+"""The base of all packages of Weft: data types, errors, pytrees, and hooks into Python's imports and forks."""

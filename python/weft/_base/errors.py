@@ -1,4 +1,4 @@
-"""Errors of capturing: what a program can't express, and what a captured function mustn't do."""
+"""Errors of capturing: functions that a program can't express, and functions with forbidden effects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class UnsupportedError(Exception):
-    """A program can't express it; the message says what.
+    """A program can't express something that the function does; the message says what.
 
     `operation`: the index of the recorded operation at or near the cause, where it is known.
     """
@@ -19,11 +19,11 @@ class UnprovenGradientError(UnsupportedError):
 
 
 class UnrecordableError(Exception):
-    """The function does what a recording can't hold."""
+    """The function does something that a recording can't hold."""
 
 
 class FailedError(Exception):
-    """The function raised an error of its own, which may be the recording's fault; __cause__ has it."""
+    """The function raised an error of its own, perhaps because it was being recorded. __cause__ is that error."""
 
 
 class ReadsValueError(RuntimeError):
@@ -31,7 +31,7 @@ class ReadsValueError(RuntimeError):
 
 
 class SideEffectError(RuntimeError):
-    """A function does more than return its results."""
+    """A function has an effect besides its results."""
 
 
 class LeakError(SideEffectError):

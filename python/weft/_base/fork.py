@@ -20,7 +20,7 @@ _locks: dict[int, Lock] = {}
 
 
 def hold_across_fork(lock: Lock, rank: int) -> None:
-    """From now on `lock` is held while this process forks, and free again in the parent and in the child."""
+    """Makes every later fork of this process take `lock`, and release it in the parent and in the child."""
     _locks[rank] = lock
 
 

@@ -1,4 +1,5 @@
-"""Actions on a module of PyTorch's that don't import it: most programs never import torch._dynamo."""
+"""Runs actions on modules of PyTorch when these are imported, without importing them: most programs never import
+torch._dynamo."""
 
 from __future__ import annotations
 

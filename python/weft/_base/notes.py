@@ -1,4 +1,4 @@
-"""Notes on errors of the user's own functions: what they were called with."""
+"""Notes on errors of the user's own functions: the arguments that these were called with."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def shapes(name: str, tree: Any) -> str:
 
 
 class on_errors:  # noqa: N801
-    """Adds a note to errors raised within: where they came up, and the shapes of the arguments. A plain class, which
-    takes a third of a generator's time."""
+    """Adds a note to errors raised within: the place, and the shapes of the arguments. A plain class, which takes a
+    third of a generator's time."""
 
     def __init__(self, where: str, **arguments: Any) -> None:
         self.where, self.arguments = where, arguments

@@ -1,4 +1,5 @@
-"""Which releases of PyTorch weft has an extension module for. Importing this loads the one for what is installed."""
+"""The releases of PyTorch for which weft has an extension module. Importing this file loads the module for the
+installed release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pytrees: their leaves with the names that users know them by, and dataclasses as trees."""
+"""Pytrees: their leaves, with names that users know, and dataclasses as trees."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def describe(leaf: Any) -> str:
 
 
 def structure(spec: pytree.TreeSpec) -> str:
-    """The structure as one would write it, with * for leaves."""
+    """The structure as Python would write it, with * for leaves."""
     return repr(pytree.tree_unflatten([_Star()] * spec.num_leaves, spec))
 
 

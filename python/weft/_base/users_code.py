@@ -1,4 +1,4 @@
-"""Which code is the user's: neither PyTorch's, nor Weft's, nor what torch.compile has made."""
+"""Which code is the user's: not PyTorch's, not Weft's, not code that torch.compile generated."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _counted: set[str] = set()  #: files in those folders that are the user's all th
 
 
 def count_as_users(file: str) -> None:
-    """From now on the file's code is the user's, though it lies in a folder of Weft's: it is what is looked at."""
+    """From now on counts the file's code as the user's, although it lies in a folder of Weft's: it is being studied
+    itself."""
     _counted.add(file)
 
 
 def is_counted(file: str) -> bool:
-    """Whether `count_as_users` had this file."""
+    """Whether `count_as_users` was called for this file."""
     return file in _counted
 
 
@@ -50,8 +51,8 @@ def innermost(frame: types.FrameType | None) -> types.FrameType | None:
 
 
 def calling() -> types.FrameType | None:
-    """The innermost frame of the user's in this thread. A thread of autograd's has none: then that of the thread that
-    waits in `backward()`, if there is exactly one. Else None."""
+    """The innermost frame of the user's code in this thread. A thread of autograd's has none; then the frame of the
+    thread that waits in `backward()`, if there is exactly one such thread. Else None."""
     found = innermost(sys._getframe(1))
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""Warnings: of what runs elsewhere than in Weft's machine code, and of variables that nobody reads."""
+"""Warnings about code that doesn't run as Weft's machine code, and about variables that nobody reads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from weft._base.words import did_you_mean
 
 
 class FallbackWarning(UserWarning):
-    """Something runs on PyTorch's own kernels, correctly, but without what Weft would gain. The message says why.
+    """Something runs on PyTorch's own kernels: correctly, but without Weft's speed. The message says why.
 
-    It shows once for each reason, at the line of yours that was at work. `warnings.simplefilter("error",
+    It shows once for each reason, at the line of your code that caused it. `warnings.simplefilter("error",
     weft.FallbackWarning)` makes it an error there; `WEFT_STRICT=1` makes every fallback one.
     """
 

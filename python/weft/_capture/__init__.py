@@ -1,1 +1,1 @@
-"""Functions of tensors as programs: recording what they do, tracing them for all sizes, finding them again."""
+"""Functions of tensors as programs: recording their operations, tracing them for all sizes, finding them again."""

@@ -1,4 +1,4 @@
-"""Calls by which a function asks something of autograd that leaves no operation behind."""
+"""Calls that ask something of autograd and leave no operation behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _installed = False
 
 
 def install() -> None:
-    """From here on these calls are looked at, within a recording."""
+    """From now on checks these calls within a recording."""
     global _installed
     if _installed:
         return
@@ -67,7 +67,7 @@ def _look_at_hook(tensor: Any, *_: Any, **__: Any) -> None:
 
 
 def _look_at_saved(hooks: Any, *_: Any, **__: Any) -> None:
-    # These hooks unpack the values that they packed.
+    # Hooks that unpack exactly the values that they packed.
     same = (*torch_private.hooks_of_checkpoints(), torch.autograd.graph.save_on_cpu)
     if not isinstance(hooks, same):
         raise UnsupportedError("hooks on what autograd saves (saved_tensors_hooks)")

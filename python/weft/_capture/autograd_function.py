@@ -39,7 +39,7 @@ def install(record: Record) -> None:
             return _recorded(record, cls, args, kwargs)
         return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
-    # Where Dynamo leaves a call to Python it would compile this frame by itself, and can't compile `super` in it.
+    # Where Dynamo leaves a call to Python, it would compile this frame separately, and can't compile its `super`.
     skip = FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT)
     set_code_exec_strategy(apply.__code__, skip)
     SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
@@ -74,7 +74,7 @@ def _install_over(native: Any, record: Record, skip: FrameExecStrategy) -> None:
 
 
 def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
-    """Records its forward's operations as they come; then its backward, as one operation that changes nothing but the
+    """Records the operations of its forward as they come, then its backward as one operation that changes only the
     derivative."""
     run = under_way.run
     if cls is BackwardHookFunction:
@@ -175,7 +175,7 @@ def _backward(cls: Any, args: Any, kwargs: Any, outputs: tuple[Any, ...], differ
         again = tuple(next(given) if is_tensor else a for a, is_tensor in zip(others, are_tensors, strict=True))
         context, results = _forward(cls, again, kwargs)
         results = results if isinstance(results, tuple) else (results,)
-        # A saved output is the output itself, so that it has a derivative in its turn.
+        # A saved output is the output itself, so that it has a derivative too.
         own = {id(results[place]): y for place, y in zip(places, ys, strict=True)}
         context.saved_tensors = tuple(own.get(id(tensor), tensor) for tensor in context.saved_tensors)
         gradients: list[Any] = [

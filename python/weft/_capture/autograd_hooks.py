@@ -33,8 +33,8 @@ _READ_BEHIND_HOOKS = (
 
 
 def _saves(node: Any, output: int | None) -> bool:
-    """Whether the node keeps its operation's result, or the result of the number `output`. A hook on that result then
-    gets the gradient that a second derivative sends to the saved result."""
+    """Whether the node saves its operation's result, or the result with the number `output`. A hook on that result then
+    also gets the gradient that a second derivative sends to the saved result."""
     if node is None or type(node).__name__ == "ReluBackward0":  # a second derivative sends nothing to its result
         return False
     if type(node).__name__ == "WeftDerived":
@@ -103,9 +103,9 @@ def _code(hook: Hook) -> types.CodeType | None:
 
 
 def _side_effect(hook: Hook) -> str | None:
-    """What the hook does beside returning a gradient, as far as its own code shows it.
+    """The effect of the hook besides returning a gradient, as far as its own code shows it.
 
-    A hook is recorded once a call, and not run at each step, so any side effect would be lost.
+    A hook is recorded once in each call, and not run at each step, so any side effect would be lost.
     """
     code = _code(hook)
     if code is None:

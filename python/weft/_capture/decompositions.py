@@ -1,5 +1,4 @@
-"""PyTorch's decompositions of operations into others, for those that Weft (pytorch/decompose) doesn't decompose
-itself."""
+"""PyTorch's decompositions of operations, for those that Weft doesn't decompose itself (pytorch/decompose)."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def decompose(name: tuple[str, str], arguments: list[Any]) -> Any:
 
 
 def is_made_of_others(op: Any) -> bool:
-    """Whether Weft or PyTorch decomposes it."""
+    """Whether Weft or PyTorch has a decomposition of the operation."""
     return _C.decomposes(op._schema.name, op._overloadname) or _decomposition(op) is not None
 
 
@@ -54,7 +53,7 @@ def _decomposition(op: Any) -> Callable[..., Any] | None:
 def _from_pytorch() -> dict[Any, Callable[..., Any]]:
     found = {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
     aten = torch.ops.aten
-    # Among equal elements these decompositions would share the gradient, where the operation gives it to the first.
+    # At ties these decompositions would share the gradient; the operation gives it to the first of the equal elements.
     for op in (aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default):
         found.pop(op, None)
     found[aten.grid_sampler_2d.default] = functools.partial(_grid_sampler, found[aten.grid_sampler_2d.default])
@@ -64,8 +63,8 @@ def _from_pytorch() -> dict[Any, Callable[..., Any]]:
 def _grid_sampler(
     sample: Callable[..., Any], x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool
 ) -> Any:
-    """PyTorch's decomposition `sample`, with no gradient at the bounds to which it clamps coordinates, as in the
-    operation."""
+    """PyTorch's decomposition `sample`, but without a gradient at the bounds to which coordinates are clamped, as in
+    the operation."""
     zeros, reflection, bicubic = 0, 2, 2
     if padding == zeros or interpolation == bicubic:
         return sample(x, grid, interpolation, padding, align_corners)

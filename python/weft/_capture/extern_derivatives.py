@@ -1,7 +1,7 @@
 """Derivatives of operations that PyTorch runs from inside a program (`extern` ops).
 
-The derivative of such an operation is found as everybody finds it, by asking autograd: the operation and its backward
-are traced into a program of their own, which the op brings along. That program may hold extern ops again.
+Autograd gives the derivative of such an operation: the operation and its backward are traced into a program of their
+own, which the op brings along. That program may contain extern ops again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def derivative(
             _derivatives.clear()
         try:
             _derivatives[key] = _first_of(
-                # With create_graph some backwards look at values (det's does), and without it they don't.
+                # With create_graph some backwards read values (det's does), and without it they don't.
                 lambda again=again: _traced(trace, operator_of(*name), arguments, operands, results, again)
                 for again in (True, False)
             )
@@ -111,7 +111,7 @@ def _traced(
         kept = [shape for shape, result in zip(computed, results, strict=True) if result[0].is_floating_point]
         return [*computed, *kept]
 
-    # A size that is a symbol by itself may be any number; a size that is an expression follows from others.
+    # A size that is a single symbol may be any number; a size that is an expression follows from others.
     follows = any(
         expression and not expression.isidentifier() for *_, expressions, _ in types for expression in expressions
     )

@@ -1,4 +1,4 @@
-"""Nodes of FX graphs as values of one program: AOTAutograd's nodes, and the ATen operations that Dynamo's come to.
+"""Nodes of FX graphs as values of one program: AOTAutograd's nodes, and the ATen operations that Dynamo's nodes call.
 pytorch/importer says what an ATen operation means."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Types:
         self.names: dict[sympy.Symbol, str] = {}
 
     def has(self, tensor: object) -> bool:
-        """Whether the IR has a type for it."""
+        """Whether the IR has a type for the value."""
         try:
             self.of(tensor)
         except UnsupportedError:
@@ -93,8 +93,8 @@ class Importer:
             raise UnsupportedError(str(error)) from None
 
     def operation(self, op: OpOverload, node: fx.Node) -> Any:
-        """The node as this operation, which takes its arguments. An elementwise one that the IR doesn't have is made of
-        others, as in a step.
+        """The node as this operation, which takes the node's arguments. An elementwise operation that the IR lacks is
+        decomposed, as in a step.
 
         Raises:
             UnsupportedError: the IR can't express it.
@@ -159,7 +159,7 @@ def _parameters(op: OpOverload) -> list[tuple[str, Any]]:
     return [(parameter.name, parameter.default_value) for parameter in op._schema.arguments]
 
 
-#: Programs of operations that are made of others, by operation and its arguments' types; None where there is none.
+#: Programs of operations that are decomposed, by operation and its arguments' types; None where there is none.
 _made: dict[Any, _C.Program | None] = {}
 _MOST_MADE = 4096
 

@@ -46,7 +46,7 @@ def _is_position(item: object) -> bool:
 
 
 def _is_basic(item: object) -> bool:
-    """Whether it is known how many dims the index takes. (A bool is an int, and takes none.)"""
+    """Whether the number of dims that the index takes is known. (A bool is an int, and takes none.)"""
     return (isinstance(item, int | slice | EllipsisType | None) and not isinstance(item, bool)) or _is_position(item)
 
 
@@ -57,7 +57,7 @@ def _sizes(x: Tensor, index: tuple[Any, ...]) -> list[int]:
 
 
 def _rest(x: Tensor, rest: list[Any]) -> Tensor:
-    """x indexed by the parts that need no value; x itself if these take all of it."""
+    """x indexed by the parts that need no value; x itself if they select all of it."""
     return x if all(item is Ellipsis or item == slice(None) for item in rest) else x[tuple(rest)]
 
 
@@ -73,7 +73,7 @@ def _taken(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def _put(x: Tensor, index: tuple[Any, ...], value: Any) -> None:
-    """Writes to a view of x: the one that the other parts of the index select."""
+    """Writes to a view of x that the other parts of the index select."""
     shown = _rest(x, [slice(None) if _is_position(item) else item for item in index])
     positions: list[Tensor | None] = []  # by dim of `shown`
     for item, dims in zip(index, _sizes(x, index), strict=True):

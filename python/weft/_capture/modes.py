@@ -1,4 +1,4 @@
-"""Modes and transforms of PyTorch that are active in a thread, and how to run something without them."""
+"""PyTorch's modes and transforms that are active in a thread, and how to run code without them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ def unwrapped(tensor: Tensor) -> Tensor:
 
 
 def is_recordable(tensors: Sequence[Tensor]) -> bool:
-    """Whether nothing is active that must itself see the operations of the function, or of its arguments."""
+    """Whether no active mode or transform must itself see the operations of the function, or of its arguments."""
     if _C.are_plain(tensors):
         return True
     return all(is_plain(tensor) or _C.is_recorded(tensor) or is_transformed(tensor) for tensor in tensors)
 
 
 def is_transformed(tensor: Tensor) -> bool:
-    """Whether it is a plain tensor within torch.func's transforms, which see the program's call and not the step."""
+    """Whether the tensor is a plain tensor within torch.func's transforms, which see the program's call and not the
+    step."""
     if not is_functorch_wrapped_tensor(tensor) or is_functional_tensor(tensor):
         return False
     return is_plain(unwrapped(tensor))
@@ -58,7 +59,7 @@ class Substitution(TorchFunctionMode):
     """Shows PyTorch's functions replacements for some tensors."""
 
     def __init__(self, other: Callable[[Tensor], Tensor]) -> None:
-        """`other` gives a tensor's replacement; the tensor itself where it has none."""
+        """`other` returns a tensor's replacement; the tensor itself if it has none."""
         super().__init__()
         self.other = other
 
@@ -104,7 +105,7 @@ def without_dispatch_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_function_modes() -> Iterator[None]:
-    """Takes away all modes of functions but a default device: outer traces', ours or export's."""
+    """Removes all modes of functions except a default device: those of outer traces, Weft's own and torch.export's."""
     popped = [pop_torch_function_stack() for _ in range(len_torch_function_stack())]
     for mode in reversed(popped):
         if isinstance(mode, DeviceContext):
@@ -120,7 +121,7 @@ def without_function_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_traced_modules() -> Iterator[None]:
-    """Hides calls of modules that are made only here from torch.fx, which would count them."""
+    """Hides module calls that happen only while recording from torch.fx, which would count them."""
     if not modules_are_traced():
         yield
         return
@@ -133,13 +134,13 @@ def without_traced_modules() -> Iterator[None]:
 
 
 def is_tracing() -> bool:
-    """Whether torch.jit.trace writes down what this thread does."""
+    """Whether torch.jit.trace is recording this thread."""
     return get_tracing_state() is not None
 
 
 @contextlib.contextmanager
 def without_tracing() -> Iterator[None]:
-    """Hides a step's operations from torch.jit.trace, which would write them down."""
+    """Hides a step's operations from torch.jit.trace."""
     before = get_tracing_state()
     set_tracing_state(None)
     try:

@@ -45,7 +45,8 @@ def line_of(name: str, functions: tuple[Callable[..., Any], ...]) -> str:
 
 
 def _variables(function: Any) -> Iterator[tuple[str, Any]]:
-    """The variables that the function can name: its closure, the globals that its code mentions, its `self`."""
+    """The variables that the function can access by name: its closure, the globals that its code mentions, its
+    `self`."""
     if isinstance(function, functools.partial):
         yield from _variables(function.func)
         yield from ((f"argument {i}", value) for i, value in enumerate(function.args))

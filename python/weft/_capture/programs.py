@@ -1,7 +1,7 @@
-"""Programs captured from functions, found again by what the functions did when they were run.
+"""Programs captured from functions, found again by the record of a run of the functions.
 
-At every call the function is run once on tensors that hold nothing (`record`). A program is used only if what it was
-made of, with this call's sizes and numbers in it, is word for word what the run did.
+At every call the function is run once on tensors that hold nothing (`record`). A program is used only if the record
+that it was made from, filled with this call's sizes and numbers, is word for word the record of this run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Shape = Sequence[Any]
 
 @dataclasses.dataclass
 class Captured:
-    """A program with all that is needed to call it again."""
+    """A program with everything needed to call it again."""
 
     program: Any  #: a _C.Program; or several, if `compose` makes several; or the error that says why there is none
     noise: list[Noise]
@@ -62,7 +62,7 @@ class Captured:
         return tensors
 
     def differing_numbers(self, runs: Sequence[Run]) -> list[list[int]] | None:
-        """The numbers that would have to be inputs for the program to be that of the runs; None if other things differ
+        """The numbers that must be inputs for the program to serve these runs; None if the runs differ in other ways
         too."""
         found = []
         for template, extra, run in zip(self.templates, self.extra, runs, strict=True):
@@ -83,7 +83,7 @@ class Found:
 
     @property
     def extra(self) -> list[Any]:
-        """What the functions of this call returned beside tensors."""
+        """What the functions of this call returned besides tensors."""
         return [run.extra for run in self.runs]
 
 
@@ -94,13 +94,13 @@ def find(
     compose: Callable[[list[Traced]], Any],
     runs: list[Run] | None = None,
 ) -> Found:
-    """The program that `compose` makes of the functions' programs, or that it made before for functions that did the
-    same.
+    """The program that `compose` makes of the functions' programs, or one that it made before for functions with the
+    same records.
 
-    `key`: what the program depends on besides what the functions do. `runs`: theirs, where they have been run for this
-    call.
+    `key`: what the program depends on besides the records. `runs`: the functions' runs, where they have been run for
+    this call.
 
-    Raises what record.record does, and UnsupportedError where there is no such program.
+    Raises the errors of record.record, and UnsupportedError if there is no such program.
     """
     if runs is None and modes.is_tracing():
         with modes.without_tracing(), torch.enable_grad():  # a trace has gradients where it runs, not where it was made
@@ -150,7 +150,7 @@ def or_else(what: str, run: Callable[[], Any], plainly: Callable[[], Any]) -> An
 def _capture(
     key: Any, functions: Sequence[Function], runs: list[Run], compose: Callable[[list[Traced]], Any]
 ) -> Captured:
-    """A new program. If it differs from a program before in numbers only, it takes these numbers as inputs."""
+    """Makes a new program. If it differs from an earlier one in numbers only, these numbers become inputs."""
     recordings = [run.recording for run in runs]
     known = table.alike(key, recordings)
     others = [numbers for program in known if (numbers := program.differing_numbers(runs)) is not None]
@@ -177,7 +177,7 @@ def _capture(
             for function, run in zip(functions, runs, strict=True):  # with tensors of the sizes that the user knows
                 record.refuse_leaks(function, run)
             raise
-        # not the function's own effect, since it has run: that of an operation that it is made of
+        # The function has run, so the effect isn't its own but that of an operation in a decomposition.
         except SideEffectError as error:
             refused = UnsupportedError(f"{error.__context__ or error}: changes a tensor in place")
         except Exception as error:  # the function itself has run; what it did is more than a program can hold
@@ -199,7 +199,7 @@ def _capture(
 
 
 def _located(error: Exception, functions: Sequence[Function]) -> Exception:
-    """The error, with the line of the operation that it is about, if it knows that operation."""
+    """The error, with the line of its operation added if it knows the operation."""
     if not isinstance(error, UnsupportedError) or error.operation is None or len(functions) != 1:
         return error
     place = record.place_of(functions[0], error.operation)
@@ -207,7 +207,7 @@ def _located(error: Exception, functions: Sequence[Function]) -> Exception:
 
 
 def _wider(functions: Sequence[Function], widening: _C.Widening | None) -> Sequence[Function]:
-    """The functions, each with the sizes in which calls of it have differed."""
+    """The functions, each with the sizes in which its calls have differed."""
     if widening is None:
         return functions
     wider = []
@@ -245,9 +245,10 @@ def draw(
     steps: Callable[[], Sequence[int]] | None,
     length: Any,
 ) -> list[Tensor]:
-    """Random numbers, drawn in the order in which a plain loop over `steps()` draws them; once each without steps.
+    """Random numbers, drawn in the order of a plain loop over `steps()`; without steps each is drawn once.
 
-    Raises UnsupportedError within a recording, which draws for all steps at once, where these would be other numbers.
+    Raises UnsupportedError within a recording if drawing for all steps at once, as a recording does, would give other
+    numbers.
     """
     if not noise:
         return []

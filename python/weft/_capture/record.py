@@ -1,7 +1,6 @@
-"""Runs of a function on tensors without data, which write down what is done to them (pytorch/record).
+"""Runs of a function on tensors without data, on which every operation is recorded (pytorch/record).
 
-What a run did is the key under which a program is found again (`programs`), and what the program is made of
-(`trace`).
+The record of a run is the key of its program (`programs`), and the source of the program (`trace`).
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ def record(function: Function, shown: Shown | None = None) -> Run:
     """Runs the function and records it.
 
     Raises:
-        ReadsValueError, SideEffectError: what it mustn't do.
-        UnrecordableError: what a recording can't hold.
+        ReadsValueError, SideEffectError: the function does something forbidden.
+        UnrecordableError: the function does something that a recording can't hold.
         FailedError: the function raised.
     """
     if _indexed_by_tensors and _codes(function) in _indexed_by_tensors:
@@ -82,7 +81,7 @@ def _codes(function: Function) -> tuple[Any, ...]:
 
 
 def place_of(function: Function, operation: int) -> str:
-    """The line of the user's code that does the operation of this index; empty where that isn't found."""
+    """The line of the user's code with the operation of this index; empty if it isn't found."""
     found = [""]
 
     def look() -> None:
@@ -210,7 +209,7 @@ def randomness_kept() -> Iterator[None]:
 
 
 class _Aside:
-    """Records the run within. Nothing else that is active in this thread sees it, except `indices`."""
+    """Records the run within, hidden from everything else that is active in this thread except `indices`."""
 
     def __init__(self, run: Run, indices: ByTensors | None) -> None:
         self.run, self.others = run, _others(run)
@@ -236,7 +235,7 @@ class _Aside:
 
 
 def _others(run: Run) -> list[Callable[[], Any]]:
-    """What else is active, each as a context that takes it away."""
+    """The other active modes, each as a context that switches it off."""
     found: list[Callable[[], Any]] = []
     if run.transformed:
         found.append(torch_private.temporarily_clear_interpreter_stack)
@@ -298,7 +297,7 @@ _PRINTING = torch_private.PRINTING_FILES
 
 
 def _is_in(error: BaseException | None, files: tuple[str, ...]) -> TypeGuard[BaseException]:
-    """Whether the error came from within one of the files."""
+    """Whether the error was raised in one of the files."""
     frame = None if error is None else error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_code.co_filename.startswith(files):
@@ -374,5 +373,5 @@ def _described(frame: traceback.FrameSummary) -> str:
     return f"({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}: {frame.line})"
 
 
-# At import, since from 2.14 on what a user keeps of `apply` (`spike = Spike.apply`) has to come from here.
+# At import: since 2.14 an `apply` that a user keeps (`spike = Spike.apply`) must already be ours.
 autograd_function.install(record)

@@ -1,4 +1,4 @@
-"""A function to be recorded, and what its run did."""
+"""Functions to be recorded, and the results of their runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ under_way = threading.local()  #: `run`: the Run that this thread is recording
 
 @dataclasses.dataclass
 class Function:
-    """A function to be recorded, and what it is called with."""
+    """A function to be recorded, with its arguments."""
 
     fn: Callable[..., Any]  #: called with `arguments`; returns tensors, and what else is to be known of its result
     leaves: list[Any]  #: the arguments' leaves: tensors, and other values as they are
@@ -30,16 +30,16 @@ class Function:
     wider: Wider | None = None  #: sizes in which calls before differed
     has_gradient: bool = True  #: its program may be differentiated
     samples: Sequence[tuple[int, int]] = ()  #: numbers for its one symbol to try beside the usual ones
-    #: whether what was found for all sizes holds for more than the runs that it was found in
+    #: whether a template that was found for all sizes holds beyond the runs that it was found in
     proof: Callable[[_C.Template], bool] | None = None
-    #: operations that stay whole, and those that do where their decomposition depends on sizes; each op of the program
-    #: then says of which operation it is a part
+    #: operations that stay whole, and operations that stay whole if their decomposition depends on sizes; each op of
+    #: the program then has a note with its operation
     whole: tuple[frozenset[str], frozenset[str]] | None = None
     #: (tensor leaf, dim)s whose size decides how many operations the function has
     never_dynamic: frozenset[tuple[int, int]] = frozenset()
-    #: from the shapes of the first tensor leaves to those of the last, which follow from them
+    #: computes the shapes of the last tensor leaves, which depend on them, from those of the first
     follow: Callable[[list[list[int]]], list[list[int]]] | None = None
-    #: by leaf: the first of its dims that the function gets
+    #: by leaf: the first dim that the function sees
     first_dims: dict[int, int] = dataclasses.field(default_factory=dict)
     #: how many of the leaves are carries, whose next values its first results are; None: its arguments are tensors of
     #: the caller's own, not carries and slices
@@ -56,7 +56,7 @@ class Wider:
 
 @dataclasses.dataclass
 class Run:
-    """What a function did."""
+    """The result of a function's run."""
 
     recording: _C.StepRecording
     extra: Any
@@ -81,7 +81,7 @@ class Backward:
 
 @dataclasses.dataclass
 class Shown:
-    """What a function is called with in the place of its arguments."""
+    """The arguments that a function is called with in the place of its own."""
 
     sizes: list[list[int]]  #: of the tensors among its leaves
     number: Callable[[Any], Any]  #: replaces a leaf that is no tensor

@@ -89,9 +89,9 @@ class Stats(dict[str, Any]):
         return "\n".join(lines)
 
 
-#: Counts by names that come up as things happen; only names that grew are shown.
+#: Counters with names that come up at run time; only names that grew are shown.
 _BY_NAME = ("fallbacks", "extern", "ran_at_once", "not_rolled")
-#: Values of now, from which nothing is subtracted.
+#: Current values, not counts since the last reset.
 _LEVELS = ("captured", "kept")
 
 _start: dict[str, Any] = {}
@@ -129,7 +129,8 @@ def reset_stats() -> None:
 
 
 def since(now: dict[str, Any], before: dict[str, Any], *, by_name: bool = False) -> dict[str, Any]:
-    """How much counters of `totals()` grew since `before`; `by_name` leaves out those that didn't grow."""
+    """How much the counters of `totals()` grew since `before`; names that didn't grow are left out of counters by
+    name."""
     found: dict[str, Any] = {}
     for name, value in now.items():
         if name in _LEVELS:

@@ -1,4 +1,4 @@
-"""Sizes as a trace sees them: which sizes are symbols, and the numbers that stand for these in its runs."""
+"""Sizes in a trace: which sizes are symbols, and which numbers the symbols have in each run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HINT = 2  #: the run with the sizes at hand
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """What identifies a size that may be a symbol."""
+    """Identifies a size that may be a symbol."""
 
     hint: int | None
     symbol: str = ""  #: an outer trace's symbol; or another text that tells it from a size that is equal at hand
@@ -34,7 +34,7 @@ class Symbols:
 
     @classmethod
     def larger(cls, keys: Sequence[Key], *, guesses: bool) -> Symbols:
-        """Symbols whose numbers are larger than the sizes at hand, for functions that make sizes smaller."""
+        """Samples with numbers larger than the sizes at hand, for functions that shrink sizes."""
         keys = keys[: cls.MOST]
         return cls(keys, _C.larger_samples([key.hint or 0 for key in keys]), guesses=guesses)
 
@@ -50,8 +50,8 @@ class Symbols:
         self.samples.append(sample)
 
     def runs(self) -> list[int]:
-        """Two runs with other sizes, and a third with the sizes at hand, which must confirm what the two say of
-        these."""
+        """Two runs with other sizes, and a third with the sizes at hand, which must confirm the expressions found from
+        the two."""
         if not self.keys:
             return [0]
         return [0, 1] if any(key.hint is None for key in self.keys) else [0, 1, HINT]

@@ -1,9 +1,10 @@
-"""A function of tensors as a program: run once on tensors that hold nothing, for all sizes of the dims that may differ.
+"""A function of tensors as a program for all sizes of the dims that may differ: the function is run once on tensors
+without data.
 
-Where some sizes are symbols it is run twice, each time with other numbers in their place. What both runs have alike is
-a number of the program; what differs as a symbol's numbers do is that symbol, or an expression of symbols
-(pytorch/record/size_fit.h). A function that looks at its sizes and does something else for some of them gives two
-records that don't match, and is traced for the sizes at hand.
+If some sizes are symbols it is run twice, each time with other numbers in their place. A size that is equal in both
+runs is a number in the program; a size that differs as a symbol's numbers do is that symbol, or an expression of
+symbols (pytorch/record/size_fit.h). A function that looks at its sizes and does something else for some of them gives
+two records that don't match, and is traced for the sizes at hand.
 
 Expressions such as `T+1` are guesses, which three runs bear out. They are made only where somebody compares what they
 say of a call's sizes with the call's own record (`programs`).
@@ -72,7 +73,8 @@ def of_function(function: Function) -> Traced:
 
 
 def of_run(function: Function, run: Run, free: Sequence[int] = ()) -> tuple[Traced, _C.Template]:
-    """The program of the run, for all sizes for which the function does the same, and what it does for those.
+    """The program of the run, for all sizes for which the function does the same, and the template of its records at
+    these sizes.
 
     `free`: numbers, by their word in the record, that are inputs of the program: they come after the tensors from
     outside, as double[]. So do those that differ from run to run by themselves.
@@ -186,7 +188,7 @@ class _Tracer:
         return Key(int(self.shapes[i][dim]), "" if before is None else f"was {before}")
 
     def _followed(self) -> Symbols:
-        """Symbols for the first leaves' sizes, and for sizes of the last leaves that are none of these."""
+        """Symbols for the first leaves' sizes, and for sizes of the last leaves that don't follow from them."""
         follow = self.function.follow
         assert follow is not None
         count = len(self.shapes) - len(follow([list(shape) for shape in self.shapes]))
@@ -206,7 +208,8 @@ class _Tracer:
         return symbols
 
     def _choices(self) -> Iterator[Symbols]:
-        """All sizes that may be symbols; then equal sizes as one symbol; then without one of them; then none."""
+        """What may be a symbol, tried in this order: all sizes; equal sizes as one symbol; all but one of these;
+        none."""
         keys = self._all_keys()
         if len({key.hint for key in keys}) < len(keys):
             yield Symbols.small(keys, guesses=False)
@@ -231,7 +234,7 @@ class _Tracer:
         return list(keys)
 
     def _own_keys(self, size: Any) -> list[Key]:
-        """The keys that a size may have if it is no outer trace's: that of equal sizes, and those of sizes that
+        """The possible keys of a size that belongs to no outer trace: the key of equal sizes, and keys of sizes that
         differed before."""
         if isinstance(size, torch.SymInt):
             return []
@@ -245,7 +248,7 @@ class _Tracer:
         return {s: Key(int(hints[s]) if s in hints else None, "" if self.by_hint else str(s)) for s in symbols}
 
     def _number(self, number: Any, symbols: Symbols, index: int) -> Any:
-        """The run's number for an outer trace's size; any other value as it is."""
+        """The run's number for an outer trace's size; any other value unchanged."""
         if not isinstance(number, torch.SymInt):
             return number
         sizes = {}
@@ -281,7 +284,7 @@ class _Tracer:
         return None if is_plain and sizes == shape else sizes
 
     def _captured(self, symbols: Symbols, index: int) -> Callable[[Tensor], list[int] | None] | None:
-        """`_captured_sizes`, if it gives a stand-in for some tensor that the run at hand has read."""
+        """`_captured_sizes`, if it has a stand-in for a tensor that this run has read."""
 
         def sizes(tensor: Tensor) -> list[int] | None:
             return self._captured_sizes(tensor, symbols, index)
@@ -374,11 +377,11 @@ def _small_and_larger(keys: Sequence[Key]) -> list[Symbols]:
 
 
 def _no_derivative(*_: Any) -> None:
-    """That of an `extern` in a program that nobody differentiates."""
+    """The derivative of an `extern` in a program that nobody differentiates."""
 
 
 def _own_error(error: Exception) -> BaseException:
-    """The function's own error as it was raised."""
+    """The function's own error, as it was raised."""
     if isinstance(error, FailedError) and error.__cause__ is not None:
         return error.__cause__
     if isinstance(error, UnrecordableError):
@@ -407,5 +410,5 @@ def _check_supported(tensor: Tensor) -> None:
 
 
 def _is_traced(tensor: Tensor) -> bool:
-    """Whether it is a tensor of PyTorch's own subclasses that stand for tensors during a trace."""
+    """Whether the tensor is of a PyTorch class that stands for tensors during a trace."""
     return is_fake(tensor) or is_functional(tensor)

@@ -1,4 +1,4 @@
-"""The program of a traced function, with all that is needed to call it."""
+"""The program of a traced function, with everything needed to call it."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ _before: dict[str, Any] = {}  #: counters that the process had before the fork t
 
 
 def keep_stats(folder: str, main_process: int = 0) -> None:
-    """Makes this process and those forked from it write their counters to the folder when they end; the main process
-    doesn't."""
+    """Makes this process's children write their counters to the folder when they end. The main process doesn't."""
 
     def write() -> None:
         if os.getpid() != main_process:
@@ -51,7 +50,7 @@ def _write(folder: str) -> None:
 
 
 def added_up(own: dict[str, Any], folder: str) -> dict[str, Any]:
-    """The counters of this process and of all that left theirs, and how many `processes` these are."""
+    """The sum of the counters of this process and of all that left theirs, with `processes`, the number of these."""
     everything, processes = own, 1
     for path in Path(folder).glob("*.json"):
         everything = _sum(everything, json.loads(path.read_text()))

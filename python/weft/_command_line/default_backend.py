@@ -18,7 +18,7 @@ def install() -> None:
 
 
 def _weft(graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
-    """The backend; Inductor where the program gives Inductor's options, since it counts on these."""
+    """The backend weft; Inductor if the program passes Inductor's options, since it relies on them."""
     backend = importlib.import_module("weft.backend")
     if (kwargs.get("options") or {}).keys() <= backend.OPTIONS.keys():
         return backend.weft(graph_module, example_inputs, **kwargs)

@@ -135,7 +135,7 @@ def _run_as_main(name: str, *, alter_argv: bool) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """An empty module `__main__`, in the place of the one that the interpreter started with."""
+    """An empty module `__main__`, which replaces the one that the interpreter started with."""
     fresh = ModuleType("__main__")
     names = fresh.__dict__
     names["__builtins__"] = sys.modules["builtins"]
@@ -162,7 +162,7 @@ class _WeftImported:
 
 
 def _import_weft_in_children(spawn: ModuleType) -> None:
-    """Makes processes that multiprocessing starts afresh import Weft before they unpickle their work."""
+    """Makes processes that multiprocessing spawns import Weft before they unpickle their work."""
     prepare = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -172,7 +172,8 @@ def _import_weft_in_children(spawn: ModuleType) -> None:
 
 
 def _hide_own_frames() -> None:
-    """Makes the traceback that is about to be printed begin where it would under `python`, not in this file."""
+    """Makes the traceback that is about to be printed begin at the user's script, as under `python`, not in this
+    file."""
     hook = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

@@ -71,7 +71,7 @@ def associative_scan(combine: Callable[[E, E], E], xs: E, *, reverse: bool = Fal
 
 
 def _checked_dim(xs: Any, names: list[str], leaves: list[Any], dim: int) -> int:
-    """The time's dim, counted from the front; raises where xs aren't what they must be."""
+    """Time's dim, counted from the front. Raises if xs have other forms than allowed."""
     if not leaves:
         raise ValueError(f"{_WHAT}: there are no xs")
     for name, leaf in zip(names, leaves, strict=True):

@@ -77,7 +77,7 @@ def condition(what: str, cond: Callable[[Any], Any], carry: Any) -> Tensor:
 
 
 def _versions(carry: Any) -> list[int]:
-    """How often each leaf has been changed in place; leaves that don't count changes are left out."""
+    """How often each leaf was changed in place; leaves without such a counter are left out."""
     if torch.compiler.is_dynamo_compiling():
         return []
     leaves = trees.flatten(carry)[0]

@@ -14,7 +14,7 @@ from weft import _C
 from weft._base import trees
 from weft._base.torch_private import pytree
 
-#: Pairs of the number of an input and of the result that takes its memory.
+#: Pairs of an input's number and the number of the result that takes its memory.
 Pairs = list[tuple[int, int]]
 
 
@@ -63,8 +63,8 @@ def _call_pairs_on_device(program: str, inputs: Sequence[Tensor], pairs: Pairs) 
 
 @dataclasses.dataclass
 class Donated:
-    """The positional arguments of one call that are given up. The first parts of the result are their new values, in
-    the order of `which`; the whole result is, where there is one such argument."""
+    """The donated positional arguments of one call. The first parts of the result are their new values, in the order of
+    `which`; for a single donated argument the whole result is its new value."""
 
     which: Sequence[int]
     specs: list[pytree.TreeSpec]  #: of these arguments

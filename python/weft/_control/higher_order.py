@@ -1,8 +1,8 @@
 """PyTorch's own control flow operators as programs: `torch._higher_order_ops.scan`, `while_loop`, `cond`,
 `associative_scan` and `map`.
 
-Each function takes what PyTorch calls the operator with, traces the steps and makes one program of them. It raises
-UnsupportedError, or what the tracer raises, where there is no such program.
+Each function takes the operator's arguments, traces the steps and makes one program of them. It raises
+UnsupportedError, or the tracer's errors, if there is no such program.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_in_backend() -> bool:
 
 @dataclasses.dataclass
 class Call:
-    """A call of a program, and what the operator's results are made of: its outputs, and None."""
+    """A call of a program, and how the operator's results are made of its outputs and None."""
 
     program: _C.Program
     inputs: list[Tensor]
@@ -189,7 +189,7 @@ class _Step:
         return [*self.noise(), *self.captured()]
 
 
-#: By graph module, then by the arguments' types: Dynamo and AOTAutograd each ask for the same step.
+#: Steps by graph module, then by the arguments' types: Dynamo and AOTAutograd each ask for the same step.
 _steps: weakref.WeakKeyDictionary[torch.fx.GraphModule, dict[Any, _Step]] = weakref.WeakKeyDictionary()
 
 
@@ -240,7 +240,7 @@ def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
 
 
 def _like(argument: Any) -> Any:
-    """An argument that the tracer gets: a plain tensor itself, for any other value one of the same type."""
+    """The tracer's argument for a value: a plain tensor itself, for any other value a tensor of the same type."""
     if not isinstance(argument, Tensor) or modes.is_plain(argument):
         return argument
     return _fake(argument, argument.shape)

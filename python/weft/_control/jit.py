@@ -103,8 +103,8 @@ _CARRIES = re.compile(r"= scan [^\n]*carry\(%")
 
 
 class Loops:
-    """Which sizes are lengths of the loops in a function's Python. A length can't be a symbol of a trace, since another
-    length is another number of operations; the pass `symbolic_lengths` makes it a symbol."""
+    """The sizes that are lengths of loops in a function's Python code. Tracing can't make a length a symbol, since
+    another length means another number of operations; the pass `symbolic_lengths` makes it one."""
 
     def __init__(self) -> None:
         #: (tensor, dim)s of lengths, by the tensors' ranks
@@ -153,9 +153,10 @@ def capture(
     donate: tuple[int, ...] = (),
     loops: Loops | None = None,
 ) -> Capture:
-    """`fn(*args, **kwargs)` as a call of a program, which is found again as weft.jit says. `what` begins messages.
+    """`fn(*args, **kwargs)` as a call of a program, which is looked up as weft.jit documents. Messages begin with
+    `what`.
 
-    Raises what programs.find does.
+    Raises the errors of programs.find.
     """
     leaves, spec = trees.flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]

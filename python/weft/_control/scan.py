@@ -74,7 +74,8 @@ def scan_as(
     body: str = "the step",
     user: Callable[..., Any] | None = None,
 ) -> tuple[Any, Any]:
-    """`scan`, whose messages begin with `what`, and call the step `body`. `user`: what the step is made of."""
+    """`scan`, with messages that begin with `what` and call the step `body`. `user`: the functions that the step
+    consists of."""
     if torch.compiler.is_dynamo_compiling():
         from weft._control import under_dynamo
 

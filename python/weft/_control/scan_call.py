@@ -1,4 +1,4 @@
-"""One call of `weft.scan`: as a program, or as the loop that it means."""
+"""One call of `weft.scan`: as a program, or as a plain loop."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Call:
     # ---- as a loop
 
     def loop(self) -> tuple[Any, Any]:
-        """What the call means, in plain PyTorch. As in a program, the step may change its carry and its x in place."""
+        """The call as a loop in plain PyTorch. As in a program, the step may change its carry and its x in place."""
         carry = trees.unflatten([None if leaf is None else leaf.clone() for leaf in self.carry], self.carry_spec)
         xs = [
             None if leaf is None else leaf.clone() for leaf in self.xs
@@ -174,7 +174,7 @@ class Call:
         return self.user or self.step
 
     def order(self) -> Sequence[int]:
-        """The steps' numbers, in the order in which they run."""
+        """The indices of the steps, in the order in which they run."""
         return range(self.length - 1, -1, -1) if self.reverse else range(self.length)
 
     def _results(self, program: Any, carry: list[Tensor], xs: list[Tensor], others: list[Tensor]) -> list[Tensor]:
@@ -185,7 +185,7 @@ class Call:
         return self._compose(traced.program, _count(self.carry), _count(self.xs) + len(traced.noise))
 
     def _compose(self, step: _C.Program, carries: int, xs: int) -> Any:
-        """The program, or several, as `_results` needs them."""
+        """The program, or several programs, in the form that `_results` takes."""
         return _C.scan_program(step, carries, xs, self.reverse)
 
 

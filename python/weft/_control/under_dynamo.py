@@ -61,7 +61,7 @@ def scan(
     *,
     body: str = "the step",
 ) -> tuple[Any, Any]:
-    """`weft.scan` under Dynamo. Same arguments, results and errors, which begin with `what`."""
+    """`weft.scan` under Dynamo. Same arguments, results and errors; messages begin with `what`."""
     register_dataclasses((init, xs))
     call = Call.of(what, step, init, xs, length, reverse, dim, body=body)
     carries = [leaf.contiguous() for leaf in call.carry if leaf is not None]
@@ -135,7 +135,7 @@ def _made(described: Any) -> pytree.TreeSpec:
 
 
 def register_dataclasses(tree: Any) -> None:
-    """Registers the dataclasses in a tree, so that Dynamo takes them for pytrees too."""
+    """Registers the dataclasses in a tree, so that Dynamo too treats them as pytrees."""
     if dataclasses.is_dataclass(tree):
         _register(type(tree))
         for field in dataclasses.fields(tree):
@@ -166,7 +166,7 @@ for _function in (_new_key, _remember, _recall, _register):
 def while_loop(
     cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, *, max_steps: int | None = None
 ) -> Any:
-    """`weft.while_loop` under Dynamo, its arguments checked. Bounded, it is a scan of conditions."""
+    """`weft.while_loop` under Dynamo, its arguments checked. With a bound it is a scan of conditions."""
     register_dataclasses(carry)
     leaves, spec = tensors("weft.while_loop", "carry", carry)
     operands = [leaf.contiguous() for leaf in leaves if leaf is not None]
@@ -254,6 +254,6 @@ def install() -> None:
     known["weft_flat_scan"] = FlatScanVariable
     # Dynamo refuses a step whose y is its carry; a program's results share no memory.
     known["scan"].supports_aliasing = property(lambda _: _C.active())
-    # Dynamo asks tensors of torch.vmap for their memory, which is that of the tensors inside them.
+    # Dynamo asks tensors of torch.vmap for their memory, which belongs to the tensors inside them.
     storages = torch_private.dynamo_higher_order.get_tensor_storages
     torch_private.dynamo_higher_order.get_tensor_storages = lambda tensor: storages(modes.unwrapped(tensor))

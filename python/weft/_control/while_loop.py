@@ -71,7 +71,7 @@ def while_loop(
 
 
 def _required(fn: Callable[..., Any]) -> int:
-    """The number of arguments that a function must have; 1 where that isn't known."""
+    """The number of arguments that a function requires; 1 if that isn't known."""
     fn = fn.forward if isinstance(fn, torch.nn.Module) else fn
     code = getattr(fn, "__code__", None)
     if code is None:

@@ -1,5 +1,5 @@
-"""The machine's accelerator, which PyTorch takes every registered device for. A program that doesn't use the device
-must not get it unasked: `torch.accelerator.is_available()` would train there what was written for the CPU.
+"""PyTorch takes every registered device for the machine's accelerator. A program that doesn't use the device must not
+get it unasked: code that asks `torch.accelerator.is_available()` would train there.
 
 So there is no accelerator until the program has made a tensor on the device, or has called `weft.device.register()`.
 nn.DataParallel, which is for several devices, never takes it.
@@ -42,8 +42,8 @@ def _not_ours(find: Callable[[], str | None]) -> Callable[[], str | None]:
 
 
 def register() -> bool:
-    """To be called before PyTorch knows the device. Returns whether there is another accelerator, whose place it takes
-    at once then."""
+    """To be called before PyTorch knows the device. Returns whether there is another accelerator; if so, the device
+    takes its place at once."""
     other = torch.accelerator.current_accelerator(check_available=True)
     torch_private.replace_accelerator_functions(_hidden)
     torch_private.replace_device_of_data_parallel(_not_ours)

@@ -1,5 +1,5 @@
-"""What torch.distributed chooses where the user names no device. It takes the machine's accelerator. The device weft
-has no collective operations, so it is passed by, and the CPU is chosen as if it weren't registered."""
+"""What torch.distributed chooses if the user names no device: the machine's accelerator. The device weft has no
+collective operations, so it is passed over, and the CPU is chosen as if weft weren't registered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _choose_backend(distributed: ModuleType) -> None:
 
 
 def _choose_mesh(fully_shard: ModuleType) -> None:
-    """`fully_shard(module)` without a mesh: one of the CPU."""
+    """`fully_shard(module)` without a mesh: takes a mesh of the CPU."""
     init = fully_shard.init_device_mesh
 
     def init_without_the_device(device_type: str, *args: Any, **kwargs: Any) -> Any:

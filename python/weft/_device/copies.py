@@ -1,7 +1,7 @@
-"""Where tensors of the device leave it as the CPU's: in what is printed, and in files.
+"""Tensors of the device are printed, and written to files, as tensors of the CPU.
 
-PyTorch copies those of its own lazy devices before it prints them, by their names; in formatting a tensor of weft
-number by number it would record and run thousands of operations. Files are written as the CPU's, so that they can be
+Before it prints tensors of its own lazy devices, which it knows by name, PyTorch copies them. Formatting a tensor of
+weft number by number would record and run thousands of operations. Files are written as the CPU's, so that they can be
 read where weft isn't imported; `map_location="weft"` reads them to the device.
 """
 

@@ -1,8 +1,8 @@
-"""Modules that move to the device and back keep their parameters: tied ones stay tied, and an optimizer that was made
-before has them still.
+"""Modules that move to the device and back keep their parameter objects: tied parameters stay tied, and an optimizer
+that was made before still has them.
 
-Between devices of which PyTorch can't exchange a tensor's data, `nn.Module.to` makes new parameters, one at each place
-where a parameter stands. A model whose embedding is its output layer too would train two of them and say nothing.
+Where PyTorch can't exchange a tensor's data between two devices, `nn.Module.to` makes a new parameter for each
+attribute that refers to one. A model whose embedding is also its output layer would silently train two of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _places(module: nn.Module, recurse: bool) -> dict[int, list[Place]]:
 
 
 def _goes_to(fn: Callable[[Tensor], Tensor]) -> str | None:
-    """The kind of device to which `fn` moves tensors; None if `fn` doesn't say."""
+    """The type of device to which `fn` moves tensors; None if that isn't visible."""
     try:
         with torch.no_grad():
             return fn(torch.empty(0, device="cpu")).device.type
@@ -42,7 +42,7 @@ def _goes_to(fn: Callable[[Tensor], Tensor]) -> str | None:
 
 
 def _can_be_exchanged(parameter: nn.Parameter) -> bool:
-    """Whether torch.utils.swap_tensors takes the parameter, and leaves its type as it is."""
+    """Whether torch.utils.swap_tensors can exchange the parameter, and keeps its type."""
     return (
         type(parameter) is nn.Parameter and not weakref.getweakrefcount(parameter) and parameter._use_count() <= 1  # type: ignore[attr-defined]
     )

@@ -37,7 +37,7 @@ def current_device() -> int:
 
 
 def set_device(device: Any) -> None:
-    """There is one device; any other is refused as PyTorch refuses it."""
+    """There is one device; another index is refused with PyTorch's error."""
     torch.empty(0, device=torch.device("weft", device) if isinstance(device, int) else device)
 
 
@@ -47,7 +47,7 @@ def get_device_name(device: Any = None) -> str:
 
 @contextlib.contextmanager
 def device(device: Any) -> Iterator[None]:
-    """There is one device, which is always the current one."""
+    """There is one device, and it is always the current one."""
     yield
 
 
@@ -55,7 +55,7 @@ device_of = device
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until what was recorded has run."""
+    """Runs what was recorded, and waits for it."""
     _C.device_sync()
 
 

@@ -1,1 +1,2 @@
-"""What `weft.backend` does to Dynamo's and AOTAutograd's graphs: loops rolled up, regions made one program."""
+"""The transformations that `weft.backend` applies to Dynamo's and AOTAutograd's graphs: loops rolled up, regions made
+one program."""

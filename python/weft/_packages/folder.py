@@ -35,7 +35,7 @@ class Object:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a package is written from."""
+    """Everything that a package is written from."""
 
     name: str
     step: Step
@@ -54,7 +54,7 @@ class Contents:
 
 
 def write(path: Path, contents: Contents) -> None:
-    """All files but those that need a program which isn't there: a shared library needs a linker."""
+    """Writes all files, except those that need a missing program: a shared library needs a linker."""
     path.mkdir(parents=True, exist_ok=True)
     name = contents.name
     for target, each in contents.objects.items():
@@ -79,8 +79,8 @@ def write(path: Path, contents: Contents) -> None:
 
 
 def _libraries(contents: Contents) -> dict[str, tuple[str, dict[str, bytes]]]:
-    """The architecture and the members of each library: those of x86-64 together, with what chooses among them. The
-    library for this machine, or the only one, has the package's name alone."""
+    """The architecture and the members of each library. All objects of x86-64 are one library, with the function that
+    chooses among them. The library for this machine, or the only one, has the package's name alone."""
     name, known = contents.name, _C.package_targets()
     groups: dict[str, list[str]] = {}
     for target, architecture in known:
@@ -100,8 +100,7 @@ def _libraries(contents: Contents) -> dict[str, tuple[str, dict[str, bytes]]]:
 
 
 def _link(library: Path, architecture: str, members: dict[str, bytes]) -> None:
-    """A shared library, by the first linker that can make one of these objects: LLVM's can, GNU's is for one
-    architecture."""
+    """Links a shared library, by the first linker that can: LLVM's can for all architectures, GNU's for one."""
     library.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for name, data in members.items():
@@ -115,7 +114,8 @@ def _link(library: Path, architecture: str, members: dict[str, bytes]) -> None:
                 "-soname",
                 library.name,
                 "--gc-sections",
-                # Its calls of its own functions are bound when it is linked or loaded, not by a thread's first call.
+                # Binds the library's calls of its own functions when it is linked or loaded, not by a thread's first
+                # call.
                 "-Bsymbolic",
                 "-z",
                 "now",

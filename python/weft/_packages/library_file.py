@@ -1,23 +1,23 @@
-"""Whether a file is a shared library that this machine's loader can map. Of one that ends too early the loader reads
-pages that aren't there, which ends the process: so that is told before."""
+"""Checks whether a file is a shared library that this machine's loader can map. The loader reads missing pages of a
+truncated file, which ends the process, so this is checked before."""
 
 from __future__ import annotations
 
 import platform
 import struct
 
-#: Of ELF's machines those that packages are for, and others that files are often of.
+#: ELF's machine numbers: those that packages are for, and a few others.
 _MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _OBJECT, _SHARED = 1, 3
-#: Of a header of 64 bits: type, machine, version, entry, the places of program and section headers, flags, its own
-#: size, then size and number of either, and which section has the names.
+#: The fields of a 64-bit header: type, machine, version, entry, the places of program and section headers, flags, its
+#: own size, then size and number of either, and which section has the names.
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")
-#: Of a program header: type, flags, offset, two addresses, bytes in the file, bytes in memory, alignment.
+#: The fields of a program header: type, flags, offset, two addresses, bytes in the file, bytes in memory, alignment.
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
 def fault_of(data: bytes) -> str | None:
-    """What keeps an ELF file's bytes from being loaded here, in words; None if nothing is seen."""
+    """Why an ELF file can't be loaded here, in words; None if nothing is found."""
     if (what := _other_kind(data)) is not None:
         return what
     if len(data) < 16 + _HEADER.size:

@@ -83,10 +83,10 @@ class Described:
         return f"{self.name}: {str(self.dtype).removeprefix('torch.')}[{','.join(map(str, self.shape))}]"
 
     def check(self, given: object, lead: tuple[int, ...] = ()) -> Tensor:
-        """As memory that the model reads.
+        """The tensor in the form that the model reads: dense, in memory.
 
         Raises:
-            TypeError, ValueError: it is another tensor.
+            TypeError, ValueError: it has another dtype or shape, or is no tensor.
         """
         shape = (*lead, *self.shape)
         if not isinstance(given, Tensor):
@@ -133,15 +133,15 @@ def load(library: str | Path, name: str | None = None) -> Model:
 
 
 def _is_beyond(target: str, host: str) -> bool:
-    """Whether it is of this machine's architecture, and behind the best that this processor has."""
+    """Whether the target is of this machine's architecture, and better than the best that this processor has."""
     known = dict(_C.package_targets())
     alike = [name for name, architecture in known.items() if architecture == known[host]]
     return target in alike and alike.index(target) > alike.index(host)
 
 
 def _loaded(path: Path) -> ctypes.CDLL:
-    """The library as it is now: of a path that it has loaded before the loader gives what was there then. So it gets a
-    path of its own, which may be gone once it is loaded."""
+    """The library with its present contents. For a path that was loaded before, the loader returns the old contents. So
+    the file gets a path of its own, which may be deleted once it is loaded."""
     if not path.exists():
         try:
             return ctypes.CDLL(str(path))  # the loader looks for it, and says where
@@ -195,8 +195,8 @@ class Model:
         return self._call((), inputs, lambda given, made: self._model.step(self._state, given, made))
 
     def run(self, *inputs: Tensor, steps: int | None = None) -> Tensor | tuple[Tensor, ...]:
-        """Steps over stacks [T, ...], as step() does them one by one. `steps` says T of a model without inputs. Raises
-        what step() does."""
+        """Runs steps over stacks [T, ...], each as step() does. For a model without inputs, `steps` is T. Raises the
+        errors of step()."""
         total = steps if steps is not None else int(inputs[0].shape[0]) if inputs and inputs[0].dim() else None
         if total is None or total < 0:
             raise ValueError(f"{WHAT}: steps must say how many steps to take, since no input does")
@@ -209,11 +209,11 @@ class Model:
         return saved.raw
 
     def restore(self, saved: bytes | bytearray | memoryview) -> None:
-        """Goes on from a state that save() gave.
+        """Continues from a state that save() returned.
 
         Raises:
-            TypeError: it is no bytes.
-            RuntimeError: it is a state of another model; the state is as it was before.
+            TypeError: `saved` isn't bytes.
+            RuntimeError: it is a state of another model; the present state is kept.
         """
         if not isinstance(saved, bytes | bytearray | memoryview):
             raise TypeError(f"{WHAT}: a saved state is bytes, as save() gives them, but got {type(saved).__name__}")

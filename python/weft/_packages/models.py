@@ -15,9 +15,10 @@ from weft._streaming.stream import Stream
 
 
 def step_of_model(model: Callable[..., Any], example: Any, time: Time, delay: int) -> Step:
-    """The model as weft.stream makes it: a call is a chunk of its steps. `example`: its argument, or a tuple of them.
+    """A model over time as weft.stream's step: each call computes a chunk of steps. `example`: the model's argument, or
+    a tuple of arguments.
 
-    Raises what weft.stream does.
+    Raises the errors of weft.stream.
     """
     arguments = example if isinstance(example, tuple) else (example,)
     made = streaming_model(model, arguments, time=time, delay=delay, what=WHAT)
@@ -36,7 +37,7 @@ def step_of_model(model: Callable[..., Any], example: Any, time: Time, delay: in
 
 
 def _argument_names(arguments: tuple[Any, ...]) -> list[str]:
-    """Of the tensors among them; of a single argument "x" with its path in it."""
+    """Names for the tensors among the arguments; those of a single argument are "x" with their path in it."""
     named = [
         (path, leaf)
         for i, each in enumerate(arguments)
@@ -58,7 +59,7 @@ def _of_a_chunk(made: StreamingModel) -> list[Tensor]:
 
 
 def _named(names: list[str], tensors: list[Tensor]) -> dict[str, Tensor]:
-    """By name; what has the name of one before it gets a number."""
+    """The values by name; a name that occurs again gets a number."""
     named: dict[str, Tensor] = {}
     for name, tensor in zip(names, tensors, strict=True):
         number = 2

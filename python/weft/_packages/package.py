@@ -100,7 +100,7 @@ def _is_over_time(model: Any, example: Any, time: Time) -> bool:
 
 
 def _given_step(model: Any, example: Any) -> Step:
-    """What isn't one may be meant as a model over time, which only time= tells from a step."""
+    """The step, checked. An argument that is no step may be a model over time, for which `time=` is missing."""
     try:
         return step_of(model, example)
     except (TypeError, ValueError) as error:
@@ -117,7 +117,7 @@ def _with_place(message: str, step: Step) -> str:
     return f"{message[: found.end()]} {place}{message[found.end() :]}" if found and place else message
 
 
-#: What weights may be stored as, and the engine's names of these types.
+#: The types in which weights can be stored, with the engine's names for them.
 STORED = {"int8": "i8", "bfloat16": "bf16", "float16": "f16"}
 
 

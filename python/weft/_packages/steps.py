@@ -1,4 +1,4 @@
-"""What can be packaged, as one program of one step with its weights."""
+"""Steps that can be packaged, as one program of one step with its weights."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Step:
     lags: list[int] | None = None  #: of its outputs: call c holds elements from c * those of a call - lag on
 
     def model(self, name: str, stored: str = "f32") -> _C.StepModel:
-        """To be compiled; `name` is an identifier of C, `stored` the type in which weights of products lie in objects:
-        f32, i8, bf16 or f16."""
+        """The step, ready to be compiled. `name` is an identifier of C; `stored` the type of product weights in
+        objects: f32, i8, bf16 or f16."""
         return _C.StepModel(
             name,
             self.program,
@@ -59,7 +59,7 @@ def step_of(model: nn.Module | Callable[..., Any], example: Any) -> Step:
     """The step of a recurrent module of PyTorch's, or the step itself with `example` (carry, x).
 
     Raises:
-        TypeError: it is neither, or the example isn't one of it.
+        TypeError: it is neither, or the example doesn't fit it.
         RuntimeError: the step can't be one program.
     """
     if isinstance(model, nn.Module) and (made := step_of_module(model, example)) is not None:

@@ -1,4 +1,4 @@
-"""What Weft changes in PyTorch's process-wide state, and how it takes that back.
+"""Weft's changes of PyTorch's process-wide state, and how they are taken back.
 
 - `aten::gru`, `lstm`, `rnn_tanh` and `rnn_relu` (the forms `input` and `data`, for packed sequences) and the single
   steps `gru_cell` and so on get kernels for CPU and AutogradCPU (`_C` registers them). They stay registered; disabled,

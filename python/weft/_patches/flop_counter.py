@@ -11,7 +11,7 @@ from weft import _C
 
 
 def install(flop_counter: ModuleType) -> None:
-    """To be called once torch.utils.flop_counter, `flop_counter`, is imported."""
+    """To be called once torch.utils.flop_counter is imported, with this module."""
 
     @flop_counter.register_flop_formula(torch.ops.weft.call)
     def flops(program: str, sizes: list[Any], *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
@@ -21,10 +21,10 @@ def install(flop_counter: ModuleType) -> None:
 
 
 def _count_modules_on_pytorch(mode: Any) -> None:
-    """Within the mode, eager modules run on PyTorch's kernels, whose operators it counts one by one.
+    """Within the mode, eager modules run on PyTorch's kernels, so that the mode counts their operators one by one.
 
-    So totals, and the names that they are listed under, are those that there were without Weft. What was compiled
-    before still calls `weft.call`, for which there is the formula.
+    Totals, and the names they are listed under, are then the same as without Weft. Code that was compiled before still
+    calls `weft.call`, which has a formula of its own.
     """
     enter, exit = mode.__enter__, mode.__exit__
 

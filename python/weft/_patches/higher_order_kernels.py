@@ -24,8 +24,8 @@ from weft._control import higher_order
 
 Function = Callable[..., Any]
 
-# The errors of a program; any of them leaves the call to PyTorch's own kernels, which report what is wrong with a step
-# themselves.
+# The errors that mean that there is no program. They leave the call to PyTorch's own kernels, which report themselves
+# what is wrong with a step.
 _REFUSALS = (UnsupportedError, RuntimeError, TypeError, ValueError, IndexError)
 
 

@@ -73,7 +73,7 @@ def _translation(name: str) -> Callable[..., Any]:
 
 
 class _Layers:
-    """The layers of one module, while the exporter records what is done with `ops`."""
+    """The layers of one module, while the exporter records operations on `ops`."""
 
     def __init__(self, name: str, params: Sequence[Any], has_biases: bool, directions: int) -> None:
         import onnxscript  # the exporter needs it too

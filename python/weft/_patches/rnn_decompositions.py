@@ -81,7 +81,7 @@ def _try_weft(name: str, input: Tensor, hx: Any, params: list[Tensor], *options:
 
 
 def keep_exported(exported_program: ModuleType) -> None:
-    """To be called once torch.export.exported_program, `exported_program`, is imported."""
+    """To be called once torch.export.exported_program is imported, with this module."""
     program_class = exported_program.ExportedProgram
     original = program_class.run_decompositions
 
@@ -129,7 +129,7 @@ def _decompose_below_autograd() -> None:
 
 @contextlib.contextmanager
 def _enabled_again() -> Iterator[None]:
-    """Switches Weft to its state when `run_decompositions` was called."""
+    """Restores Weft's state from before `run_decompositions` was called."""
     _C.exit_disabled()
     token = _exporting.set(False)
     try:

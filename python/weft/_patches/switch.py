@@ -75,8 +75,8 @@ def disabled() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _overridden(config: ModuleType, name: str, value: Any) -> Iterator[None]:
-    """config.patch, except that it leaves no value of this thread's own: afterwards the default holds again, even a
-    changed one."""
+    """config.patch, but without leaving a value of this thread's own: afterwards the default applies again, even if it
+    has changed meanwhile."""
     variable = config._config[name].user_override
     token = variable.set(value)
     _mark_changed(config, name)

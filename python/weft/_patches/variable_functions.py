@@ -1,8 +1,8 @@
-"""The functions of recurrent layers and cells as attributes of `torch._VF` of their own.
+"""Makes the functions of recurrent layers and cells real attributes of `torch._VF`.
 
-PyTorch's modules call `_VF.gru` and its kin. `torch._VF` has no such attributes: each time Python looks for one, makes
-an AttributeError, and asks the module's `__getattr__`, which finds it in `torch._C._VariableFunctions`. That takes as
-long as a third of the call of one step.
+PyTorch's modules call `_VF.gru` and similar functions. `torch._VF` has no such attributes: each time Python looks for
+one, it makes an AttributeError and calls the module's `__getattr__`, which finds the function in
+`torch._C._VariableFunctions`. That takes a third of the time of calling one step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NAMES = (*OVERRIDDEN, *(f"{name}_cell" for name in OVERRIDDEN))
 
 
 def enable() -> None:
-    """The same objects that the look-up finds; an attribute that somebody else has put there stays."""
+    """Sets the objects that the look-up would find; an attribute that somebody else has set stays."""
     attributes = VF.__dict__
     for name in NAMES:
         attributes.setdefault(name, getattr(VariableFunctions, name))

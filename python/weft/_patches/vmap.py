@@ -15,7 +15,7 @@ def _rule(
     info: Any, in_dims: tuple[Any, ...], program: str, inputs: list[Tensor]
 ) -> tuple[list[Tensor], list[int | None]]:
     dims = in_dims[1]
-    # An empty mapped dim still needs the results' shapes: those of one element of zeros.
+    # Results of an empty mapped dim need shapes too: those of one element of zeros.
     count = info.batch_size
     columns = [_elements(tensor, dim, max(count, 1)) for tensor, dim in zip(inputs, dims, strict=True)]
     calls = [torch.ops.weft.call(program, [column[i] for column in columns]) for i in range(max(count, 1))]

@@ -1,7 +1,7 @@
-"""Packed sequences of known lengths, as padded ones: what a text for one example's sizes can say.
+"""Packed sequences of known lengths, written as padded ones, since the text is for one example's sizes.
 
-StableHLO's sizes are numbers, so a step can't have fewer rows than the one before. Recurrent layers of PyTorch that
-get a PackedSequence are written as scans over padded steps here, in which rows that are over keep their state.
+StableHLO's sizes are numbers, so a step can't have fewer rows than the one before. So PyTorch's recurrent layers over a
+PackedSequence become scans over padded steps, in which rows whose sequence has ended keep their state.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from weft._base.torch_private import VF, pytree
 from weft._capture.runs import under_way
 from weft._control.scan import scan
 
-#: What may be done to lengths and batch sizes that are known, without a place in the program: what packing does.
+#: Operations that may be done to known lengths and batch sizes without becoming part of the program: those of packing.
 _ON_LENGTHS = (
     torch.sort, torch.as_tensor, Tensor.sort, Tensor.cpu, Tensor.to, Tensor.__getitem__, Tensor.__int__, Tensor.item,
     Tensor.tolist,
 )  # fmt: skip
-#: What PyTorch's packing functions do to such numbers besides, in tensors of their own.
+#: Further operations of PyTorch's packing functions on such numbers, on tensors of their own.
 _IN_PACKING = (torch.empty_like, torch.arange, Tensor.scatter_)
 _KINDS = {VF.gru: "gru", VF.lstm: "lstm", VF.rnn_tanh: "tanh", VF.rnn_relu: "relu"}
 
 
 def unpacked(function: Callable[..., Any], example: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The function of the data of the packed sequences among its arguments alone, and this data: how long sequences are
-    is part of what the function does. A packed sequence among its results is its data too."""
+    """A function that takes only the data of packed arguments, and this data: the lengths of sequences become part of
+    the function. For a packed result it returns the data, too."""
 
     def pack(argument: Any, data: Any) -> Any:
         return argument._replace(data=data) if isinstance(argument, PackedSequence) else data
@@ -79,13 +79,13 @@ def _tensors(args: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _is_known(value: Any) -> bool:
-    """Whether these are numbers from outside, or what was made of such: no tensor of the recording."""
+    """Whether the tensors hold known numbers, from outside or computed from such: none belongs to the recording."""
     is_number = isinstance(value, Tensor) and value.dtype == torch.int64 and value.dim() <= 1 and value.is_cpu
     return is_number and not _C.is_recorded(value)
 
 
 def _aside(make: Callable[[], Any]) -> Any:
-    """What is made of known numbers, which is no part of the recording."""
+    """Computes with known numbers, outside of the recording."""
     recording = under_way.run.recording
     recording.leave()
     try:
@@ -95,14 +95,14 @@ def _aside(make: Callable[[], Any]) -> Any:
 
 
 class _Steps:
-    """Which rows of packed data are those of a padded [T, B], by the number of rows of each step."""
+    """Which rows of a padded [T, B] the rows of packed data are, given the number of rows of each step."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.steps, self.batch = len(sizes), sizes[0]
         begins = [sum(sizes[:t]) for t in range(self.steps)]
         padded, packed, valid = [], [], []
         for t, (begin, size) in enumerate(zip(begins, sizes, strict=True)):
-            # A row that is over reads another one of the step, whose values nobody uses.
+            # A row whose sequence has ended reads another row of the step; nobody uses the result.
             padded += [begin + min(b, size - 1) for b in range(self.batch)]
             packed += [t * self.batch + b for b in range(size)]
             valid += [b < size for b in range(self.batch)]
@@ -168,7 +168,7 @@ def _recurrent(
 
 
 def _weights(given: Iterator[Tensor], has_biases: bool, projects: bool) -> list[Tensor | None]:
-    """Of one direction: w_ih, w_hh, b_ih, b_hh, w_hr."""
+    """The weights of one direction: w_ih, w_hh, b_ih, b_hh, w_hr."""
     taken = [next(given) for _ in range(2 + 2 * has_biases)]
     biases = taken[2:] if has_biases else [None, None]
     return [*taken[:2], *biases, next(given) if projects else None]
@@ -177,7 +177,7 @@ def _weights(given: Iterator[Tensor], has_biases: bool, projects: bool) -> list[
 def _direction(
     kind: str, steps: _Steps, x: Tensor, begin: tuple[Tensor, ...], weights: list[Tensor | None], reverse: bool
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """One layer in one direction: the last states [B, H], and y [T, B, H]."""
+    """Runs one layer in one direction: the last states [B, H], and y [T, B, H]."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     assert w_ih is not None and w_hh is not None
 

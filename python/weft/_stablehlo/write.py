@@ -37,7 +37,7 @@ class StableHLO:
         return Executable(self.text, platform)
 
     def count(self, platform: str = "cpu") -> Counts:
-        """What XLA makes of the program: HLO operations and fusions. Raises what compile() does."""
+        """The numbers of HLO operations and fusions that XLA makes of the program. Raises the errors of compile()."""
         return self.compile(platform).count()
 
 
@@ -86,7 +86,7 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
 
 
 def _captured_padded(function: Callable[..., Any], example: tuple[Any, ...]) -> tuple[_C.Program, list[Tensor]]:
-    """With recurrent layers on packed sequences as padded ones where these are, which the function may make itself."""
+    """Captures the function with packed sequences as padded ones, also those that it makes itself."""
     of_data, data = packed.unpacked(function, example)
     if any(each is not value for each, value in zip(data, example, strict=True)):
         return _captured(of_data, data)

@@ -1,4 +1,4 @@
-"""StableHLO compiled and run by jaxlib, and what XLA makes of it. Needs the package jax, when it is used."""
+"""Compiles and runs StableHLO with jaxlib, and counts what XLA makes of it. Needs the package jax when it is used."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: HLO instructions that compute nothing: they name values, or put them together.
+#: HLO instructions that compute nothing: they name or group values.
 _BOOKKEEPING = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
-#: HLO instructions that run other computations, whose instructions are counted themselves.
+#: HLO instructions that run other computations; the instructions of these are counted themselves.
 _CALLS = {"fusion", "while", "conditional", "call"}
 
 

@@ -21,8 +21,8 @@ Time = int | None | Sequence[int | None]
 
 
 Names = frozenset[str]
-#: Operations that the pass knows, and of whose decomposition it would not know what they are: always, and where their
-#: decomposition depends on sizes.
+#: Operations that the streaming pass knows, but not their decompositions: those that always stay whole, and those that
+#: stay whole if their decomposition depends on sizes.
 WHOLE: tuple[Names, Names] = (
     frozenset(
         f"aten.{name}.default"
@@ -67,7 +67,7 @@ class StreamingModel:
         return [leaf for leaf in self.arguments if isinstance(leaf, Tensor)]
 
     def result(self, tensors: Sequence[Tensor]) -> Any:
-        """What the model returns, its tensors being these."""
+        """The model's result, with these tensors as its leaves."""
         left = iter(tensors)
         return trees.unflatten([next(left) if c is None else c[0] for c in self.results], self.spec)
 
@@ -81,9 +81,9 @@ def streaming_model(
     chunk: int | None = None,
     what: str = "weft.stream",
 ) -> StreamingModel:
-    """The model as a step. `what` begins messages.
+    """The model as a step. Messages begin with `what`.
 
-    Raises what weft.stream does.
+    Raises the errors of weft.stream.
     """
     leaves, spec = trees.flatten((example, {}))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
@@ -125,8 +125,8 @@ def streaming_model(
 
 
 def _streamed(whole: _Whole, steps: int, delay: int, chunk: int) -> tuple[_C.Streamed, Traced]:
-    """The first of the captures that the pass makes a step of. From few groups of steps sizes may be captured as
-    fractions that they aren't, which shows where windows don't fit a chunk."""
+    """The first capture that the pass can turn into a step. With few groups of steps, a capture may mistake sizes for
+    fractions, which then shows as windows that don't fit a chunk."""
     first: tuple[UnsupportedError, Function] | None = None
     for program, traced in whole.programs(steps):
         if traced.noise:
@@ -156,8 +156,8 @@ class _Whole:
         self.proved: _C.Template | None = None  #: the last that _is_proved() bore out
 
     def programs(self, steps: int) -> Iterator[tuple[_C.Program, Traced]]:
-        """The programs, whose time dims are a symbol, and what they are called with: of single steps, or of groups of
-        them, small ones first."""
+        """Captured programs with a symbol as time dims, and their arguments: of single steps, or of groups of steps,
+        small groups first."""
         failed: Exception | None = None
         found = False
         for group in (1, *(group for group in range(2, 257) if steps % group == 0 and steps > group)):
@@ -179,15 +179,16 @@ class _Whole:
         if failed is not None:
             raise failed
         raise UnsupportedError(
-            f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike. An example of more steps "
-            "may do, ten times those that the model takes at once; of a transposed convolution with a stride above 8 "
-            "none does: compute its elements as features, and reshape them into steps"
+            f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike. Try an example of ten "
+            "times as many steps as the model takes at once. Two kinds of layers fail with every example: a transposed "
+            "convolution with a stride above 8 and a kernel of another size (compute its elements as features, and "
+            "reshape them into steps), and a padding of more than 1024 steps (pad in several layers of at most 1024)"
         )
 
     def _traced(self, steps: int, whole: tuple[Names, Names] | None) -> Traced:
         self.function = self._function(steps, whole)
         run = record.record(self.function)
-        # A tensor from outside with as many rows as there are steps would be taken for one that has one a step.
+        # A tensor from outside with as many rows as steps would be mistaken for one that has a row for each step.
         factor = 1
         while any(t.dim() > 0 and t.shape[0] == steps // self.group * factor for t in run.recording.outside):
             factor += 1
@@ -203,7 +204,7 @@ class _Whole:
         return traced
 
     def _is_proved(self, template: _C.Template, steps: int, whole: tuple[Names, Names] | None) -> bool:
-        """Whether the model does the same, word for word, for other numbers of steps, where it does anything."""
+        """Whether the model does the same, word for word, for all other numbers of steps for which it works."""
         tried, size = 0, steps // self.group
         # Near the example, and far from it: there a wrong divisor of few elements shows.
         for more in (1, 2, 3, 5, 8, size + 1, 3 * size + 4):
@@ -248,7 +249,7 @@ class _Whole:
         )
 
     def _resized(self, steps: int) -> list[Any]:
-        """The leaves with so many steps: of tensors without values, at which a capture doesn't look."""
+        """The leaves resized to this number of steps: tensors without values, which a capture doesn't read."""
         each = iter(self.dims)
         resized = []
         for leaf in self.leaves:
@@ -261,7 +262,7 @@ class _Whole:
         return resized
 
     def _ungrouped(self, args: Any) -> Any:
-        """The arguments as the model takes them."""
+        """The arguments in the model's own form."""
         leaves, spec = trees.flatten(args)
         each = iter(self.dims)
         for i, leaf in enumerate(leaves):
@@ -274,7 +275,7 @@ class _Whole:
         return all(isinstance(traced.sizes[i][dim], str) for i, dim in enumerate(self.dims) if dim is not None)
 
     def _rolled(self, steps: int) -> tuple[_C.Program, Traced] | None:
-        """Of a model with a loop over the steps in Python: it must be the same program for another number of them."""
+        """For a model with a Python loop over the steps: its program must be the same for another number of steps."""
         found = []
         for count in (steps, steps + 5):
             try:

@@ -1,4 +1,4 @@
-"""Whether a stream gives what its model gives."""
+"""Checks that a stream gives the results of its model."""
 
 from __future__ import annotations
 

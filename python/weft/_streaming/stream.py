@@ -15,7 +15,7 @@ from weft._streaming.check import check_against_whole
 
 
 class Stream:
-    """A model and what it remembers of a sequence so far. Made by weft.stream.
+    """A model with its memory of a sequence so far. Made by weft.stream.
 
     `chunk`: how many steps it takes at once. `outputs`: for each tensor of the result
     the dim of its time, how many elements a chunk gives, and how many elements they lag.
@@ -49,7 +49,7 @@ class Stream:
 
     @property
     def state(self) -> dict[str, Tensor]:
-        """What is remembered, by name. It may be kept, saved, and set again."""
+        """The model's memory, by name. It may be kept, saved, and set again."""
         return dict(zip(self.model.states, self._state.get(), strict=True))
 
     @state.setter
@@ -65,7 +65,7 @@ class Stream:
         self._state.set(list(state.values()))
 
     def __copy__(self) -> Stream:
-        """A stream of its own that goes on from here."""
+        """A separate stream that continues from here."""
         copied = Stream(self.model)
         copied.state = self.state
         return copied
@@ -97,7 +97,7 @@ class Stream:
         return self.model.result(results)
 
     def _is_short(self, inputs: tuple[Any, ...]) -> bool | None:
-        """Whether these are a chunk's tensors without the dim of their time; None: they are none of a chunk."""
+        """Whether the tensors are a chunk without the dim of time; None if they are no chunk at all."""
         types = self._types
         if len(inputs) != len(types) or not all(
             isinstance(x, Tensor) and x.dtype == dtype for x, dtype in zip(inputs, types, strict=True)
@@ -117,7 +117,10 @@ class Stream:
         tensors = self._tensors(inputs)
         steps = self._steps(tensors)
         if steps % self.chunk != 0 or steps == 0:
-            raise ValueError(f"weft.stream: takes {self.chunk} steps at once, so that {steps} are no number of chunks")
+            raise ValueError(
+                f"weft.stream: takes {self.chunk} steps at once: the number of steps must be a positive multiple of "
+                f"{self.chunk}, not {steps}"
+            )
         results = [
             stack[-1] if port.time is None else stack.movedim(0, port.time).flatten(port.time, port.time + 1)
             for stack, port in zip(self._call(tensors, steps // self.chunk), self.model.outputs, strict=True)
@@ -155,7 +158,7 @@ class Stream:
         return int(steps.pop())
 
     def _call(self, inputs: list[Tensor], chunks: int) -> list[Tensor]:
-        """The step, so many times: whatever the chunks, it is the same code that gives the same bits."""
+        """Runs the step so many times: for all sizes of chunks, the same code gives the same bits."""
         stacks = [
             (tensor.contiguous(), False) if port.time is None else (_stacked(tensor, port.time, chunks), True)
             for tensor, port in zip(inputs, self.model.inputs, strict=True)

@@ -1,1 +1,1 @@
-"""Interfaces of other packages: PyTorch/XLA's, on the device "weft"; what recurrent layers of Keras run on."""
+"""Interfaces of other packages: PyTorch/XLA's on the device "weft", and Keras's recurrent layers on Weft."""

@@ -127,7 +127,7 @@ def _rnn(own: ModuleType) -> Callable[..., Any]:
 
 
 class _Loop:
-    """Keras's loop over time, one step of it as weft.scan wants it."""
+    """Keras's loop over time, with one step of it as a step for weft.scan."""
 
     def __init__(self, tree: ModuleType, step: Step, constants: tuple[Any, ...], zero_masked: bool) -> None:
         self.tree, self.step, self.constants, self.zero_masked = tree, step, constants, zero_masked
@@ -272,7 +272,7 @@ def _gru(own: ModuleType) -> Callable[..., Any]:
 
 
 def _tensors(own: ModuleType, *weights: Any) -> list[Any]:
-    """Keras's variables as tensors; None for one that is missing."""
+    """Keras's variables as tensors; None for a missing one."""
     return [None if weight is None else own.convert_to_tensor(weight) for weight in weights]
 
 

@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": functional.softplus,
     "softsign": functional.softsign,
 }
-#: Every name, in the order in which errors list them.
+#: All names, in the order in which errors list them.
 NAMES = (*NATIVE, *_FUNCTIONS, *_ALIASES)
 
 #: The dtypes in which a step may be computed, as the IR names them.
@@ -150,7 +150,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _expm1(x: Tensor) -> Tensor:
-    """By exp(x) - 1 = 2 t / (1 - t), t = tanh(x/2), where x is small."""
+    """expm1 for small x: exp(x) - 1 = 2 t / (1 - t) with t = tanh(x/2)."""
     t = torch.tanh(torch.minimum(x, torch.ones_like(x)) * 0.5)
     return torch.where(x < 1, 2 * t / (1 - t), torch.exp(x) - 1)
 
@@ -167,7 +167,7 @@ def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 
 def _clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """At the very bounds the gradient passes through, as it does through ATen's clamp."""
+    """Exactly at the bounds the gradient passes, as in ATen's clamp."""
     if low is not None:
         x = torch.where(x < low, low, x)
     return x if high is None else torch.where(x > high, high, x)

@@ -50,7 +50,8 @@ class Converted:
 
 
 class ConvertReport(Sequence[Converted]):
-    """What `convert` did: a sequence of `Converted`; its text names all modules, and says so if there were none."""
+    """The result of `convert`: a sequence of `Converted`. Its text names all modules, and says so if there were
+    none."""
 
     def __init__(self, model: nn.Module, converted: list[Converted], skipped: dict[str, str]) -> None:
         self.model = model  #: the model given, changed in place

@@ -19,7 +19,7 @@ _COMMON: dict[str, Any] = {
     "zoneout": 0.0,
     "recurrent_dropout": 0.0,
 }
-#: By kind: each option and its default. An RNN's activation is its nonlinearity unless it is given.
+#: The options of each kind, and their defaults. An RNN's activation is its nonlinearity unless it is given.
 OPTIONS: dict[str, dict[str, Any]] = {
     "GRU": {"reset_after": True, "gate_activation": "sigmoid"} | _COMMON,
     "LSTM": {"gate_activation": "sigmoid", "peepholes": False, "coupled_input_forget": False} | _COMMON,

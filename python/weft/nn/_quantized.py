@@ -163,10 +163,10 @@ class QuantizedRNN(ByteWeights, Variant):
             )
 
     def flatten_parameters(self) -> None:
-        """Nothing: weights are read as they lie."""
+        """Does nothing: weights are read as they are."""
 
     def reset_parameters(self) -> None:
-        """Nothing: weights are those of the module that this one was made from."""
+        """Does nothing: the weights come from the module that this one was made from."""
 
     def extra_repr(self) -> str:
         return self._repr_of_bytes(nn.RNNBase.extra_repr(self))

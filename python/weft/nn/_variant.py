@@ -1,4 +1,4 @@
-"""What the modules of `weft.nn` have in common: options, parameters, checks.
+"""The common parts of `weft.nn`'s modules: options, parameters, checks.
 
 The operator `weft::_rnn_variant` (pytorch/override) writes the program and draws the masks.
 """
@@ -83,11 +83,11 @@ class Variant(nn.RNNBase):
         return True
 
     def __prepare_scriptable__(self) -> nn.Module:
-        """What torch.jit.script compiles: PyTorch's module, with this one's parameters, if it does the same. (PyTorch
-        then puts it in the model that is scripted, too.)
+        """The module that torch.jit.script compiles in the place of this one: PyTorch's, with the same parameters, if
+        it computes the same. (PyTorch also puts it into the model that is scripted.)
 
         Raises:
-            RuntimeError: it doesn't.
+            RuntimeError: PyTorch's module computes something else.
         """
         options = _options.OPTIONS[self.kind]
         if used := [name for name, default in options.items() if getattr(self, name) != default]:

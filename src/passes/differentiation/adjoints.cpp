@@ -65,7 +65,7 @@ class VariedMarker {
  private:
   struct Readers {
     std::vector<const Op*> ops;
-    std::vector<ValueId> becomes;  ///< the region arguments that it is passed to, the results that it is yielded to
+    std::vector<ValueId> becomes;  ///< the region arguments it initialises, the results it is yielded as
   };
 
   Readers& readers(ValueId v) {
@@ -129,7 +129,7 @@ void mark_varied(const Program& program, const Block& block, ValueSet& varied) {
 std::vector<ValueId> choose_kept(const Program& program, const Block& block, const ValueSet& demanded,
                                  const ValueSet& available, const ValueSet& pinned, const ValueSet& for_derivative,
                                  Keep keep) {
-  // Of a view and its operand of the same size, the operand is kept: keeping the view would copy it.
+  // If a view and its operand have the same size, the operand is kept: keeping the view would copy it.
   constexpr int64_t kPlain = 100;
   constexpr int64_t kView = 101;
   MinCut cut;

@@ -12,8 +12,8 @@ namespace weft::passes {
 /// zero is absent, and no op is made for it.
 class Adjoints {
  public:
-  /// The adjoint ops go to `out`. `varied` holds the values that depend on what is differentiated for: only they get
-  /// cotangents. Whoever differentiates a copy of ops adds the copy's values.
+  /// The adjoint ops go to `out`. `varied` holds the values that depend on the inputs of the derivative; only these get
+  /// cotangents. A caller that differentiates copies of ops adds the copies' values.
   Adjoints(ir::Program& program, ir::Block& out, ValueSet& varied, Keep keep)
       : program_(program), builder_(program, out), varied_(varied), keep_(keep) {}
 
@@ -25,7 +25,7 @@ class Adjoints {
   bool wants(ir::ValueId value) const { return varied_.contains(value); }
   /// kNoValue when it is zero.
   ir::ValueId cotangent(ir::ValueId value) const;
-  /// The cotangent, a constant where it is zero.
+  /// The value's cotangent; a constant 0 if it has none.
   ir::ValueId cotangent_or_zero(ir::ValueId value);
   /// Adds to the value's cotangent; nothing when it is not wanted or `cotangent` is kNoValue.
   void accumulate(ir::ValueId value, ir::ValueId cotangent);

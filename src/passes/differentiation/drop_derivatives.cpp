@@ -9,7 +9,7 @@ using ir::Block;
 using ir::Op;
 using ir::OpCode;
 
-/// Whether the op has done all that it is for once the program is differentiated.
+/// Whether the op has no effect once the program is differentiated.
 bool is_settled(const Op& op) { return op.code == OpCode::kStopGradient || op.code == OpCode::kCustomVjp; }
 
 void forget_derivatives(Block& block) {

@@ -18,11 +18,11 @@ using ir::ValueId;
 
 /// What is known of a value when the named inputs are zero.
 struct Known {
-  std::optional<double> all;  ///< the number that every element is, if known
+  std::optional<double> all;  ///< the number that all elements equal, if known
   bool depends = false;       ///< on the named inputs: with `all` unknown it may be anything, infinite too
 
   bool is_zero() const { return all == 0; }
-  /// A finite number, of which nothing else is known.
+  /// A finite number, about which nothing else is known.
   bool is_free() const { return !all && !depends; }
   bool is_finite() const { return is_free() || (all && std::isfinite(*all)); }
 };
@@ -108,11 +108,11 @@ class Analysis {
     std::vector<Known> operands;
     for (ValueId each : op.operands) operands.push_back(known_[each]);
     const bool depends = std::ranges::any_of(operands, &Known::depends);
-    // What a region captures is not among the operands.
+    // Captured values of a region are not among the operands, so they may depend on anything.
     return {number(op, operands), depends || !op.regions.empty()};
   }
 
-  /// The number that every element of the result is, where that is known.
+  /// The number that all elements of the result equal, if it is known.
   std::optional<double> number(const Op& op, const std::vector<Known>& operands) const {
     const auto is_same = [&] {
       return !operands.empty() &&
@@ -121,7 +121,7 @@ class Analysis {
     switch (op.code) {
       case OpCode::kConstant:
         return constant(op);
-      case OpCode::kCast:  // all types have 0 and 1; integers and bool change others
+      case OpCode::kCast:  // every type has 0 and 1; a cast to integers or bool changes other numbers
         if (is_floating(program_.type(op.results[0]).dtype) || operands[0].is_zero() || operands[0].all == 1)
           return operands[0].all;
         return std::nullopt;
@@ -174,13 +174,13 @@ enum class Kind : uint8_t { kZero, kFixed, kLinear, kOther };
 
 Kind worst(const std::vector<Kind>& kinds) { return kinds.empty() ? Kind::kFixed : *std::ranges::max_element(kinds); }
 
-/// Of an op that is linear in all operands together. A sum of a linear and a fixed operand isn't linear.
+/// For an op that is linear in all operands together. The sum of a linear and a fixed operand isn't linear.
 Kind linear_in_all(const std::vector<Kind>& kinds) {
   const bool is_mixed = std::ranges::count(kinds, Kind::kFixed) > 0 && std::ranges::count(kinds, Kind::kLinear) > 0;
   return is_mixed ? Kind::kOther : worst(kinds);
 }
 
-/// Of an op that is linear in `operand`, while the other operands are fixed.
+/// For an op that is linear in `operand` while the other operands are fixed.
 Kind linear_in(const std::vector<Kind>& kinds, size_t operand) {
   for (size_t i = 0; i < kinds.size(); ++i)
     if (i != operand && kinds[i] > Kind::kFixed) return Kind::kOther;

@@ -19,8 +19,9 @@ namespace weft::passes {
 ///       return %c
 ///     }
 ///
-/// False where that isn't seen. It is asked of derivatives that the user wrote: autograd doesn't run one where no
-/// gradient arrives, and a program runs it with a gradient of zero, which is the same only if it gives zero then.
+/// False if that can't be shown. It matters for derivatives that the user wrote. Where no gradient arrives, autograd
+/// doesn't run the derivative, but a program runs it with a gradient of zero. The two are the same only if the
+/// derivative then gives zero.
 bool vanishes(const ir::Program& program, size_t first);
 
 /// Whether all floating results of a program are linear in its inputs from `first` on: without a summand of their own.
@@ -28,8 +29,8 @@ bool vanishes(const ir::Program& program, size_t first);
 bool is_linear(const ir::Program& program, size_t first);
 
 /// The program with its `absent` inputs zero. A value that is linear in these inputs alone becomes zero, whatever it is
-/// multiplied by. So a derivative with another factor that is infinite or NaN adds nothing where no gradient arrives,
-/// as in autograd, which doesn't compute it there. The inputs stay.
+/// multiplied by. So where no gradient arrives, a derivative adds nothing even if its other factor is infinite or NaN.
+/// That is what autograd does, which doesn't compute the derivative there. The inputs stay.
 ir::Program without_cotangents(const ir::Program& program, const std::vector<bool>& absent);
 
 }  // namespace weft::passes

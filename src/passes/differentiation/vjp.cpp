@@ -80,9 +80,9 @@ void add_symbols(const Program& program, const ir::Block& block, std::set<std::s
   }
 }
 
-/// For a second derivative of a program that contains one already. A derivative of the user's that isn't linear (a
-/// gradient clipped by a hook) would need the sum of the gradients that both programs give its value, but it sees each
-/// alone. Such an op refuses instead.
+/// For the second derivative of a program that contains a first one. A derivative that the user wrote may not be
+/// linear, as when a hook clips a gradient. It would then need the sum of the gradients that both programs give its
+/// value, but sees each alone. Such an op refuses instead.
 void refuse_another(ir::Block& block) {
   for (Op& op : block.ops) {
     for (ir::Block& region : op.regions) refuse_another(region);
@@ -180,7 +180,7 @@ class Split {
   }
 
   /// Values that the forward doesn't read, such as cos(x) for the derivative of sin(x). The backward computes them from
-  /// x, which is there anyway, so that no stack of them is kept.
+  /// x, which it has anyway, so that no stack of them is kept.
   ValueSet only_for_derivative(const ir::Block& primal) const {
     ValueSet read, others;
     for (ValueId v : outputs_) read.insert(v);
@@ -291,7 +291,7 @@ Program jvp_of_primals(const Program& original, const std::vector<bool>& varied)
     cotangents[inputs + i] = is_floating(program.type(program.body.results[i]).dtype);
   Program result = vjp_of_primals(vjp_of_primals(program, varied), cotangents);
   result.name = program.name + "_jvp";
-  // The function is linear in the cotangents, so its derivative is the same at any: zeros are passed.
+  // The function is linear in the cotangents, so its derivative doesn't depend on them: zeros are passed.
   std::vector<ValueId>& args = result.body.args;
   const auto first = args.begin() + static_cast<int64_t>(inputs);
   const auto last = first + static_cast<int64_t>(outputs);

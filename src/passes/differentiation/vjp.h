@@ -54,9 +54,9 @@ ir::Program vjp_of_primals(const ir::Program& program, const std::vector<bool>& 
 /// in one program, for a compiler that plans both together.
 ir::Program value_and_vjp(const ir::Program& program, const std::vector<bool>& wanted);
 
-/// Forward mode: (inputs..., one tangent for each varied input) -> the tangents of the floating outputs, in order. It
-/// is the derivative of vjp_of_primals by the cotangents, in which that is linear, and differentiable again. A varied
-/// input must be floating (user's error otherwise).
+/// Forward mode: (inputs..., one tangent for each varied input) -> the tangents of the floating outputs, in order.
+/// vjp_of_primals is linear in the cotangents; this is its derivative by them, and can be differentiated again. A
+/// varied input must be floating (user's error otherwise).
 ir::Program jvp_of_primals(const ir::Program& program, const std::vector<bool>& varied);
 
 }  // namespace weft::passes

@@ -55,7 +55,7 @@ class Branch {
 
 /// The derivative of a cond is a cond on the same predicate. Each of its regions recomputes its branch from the values
 /// that the branch captures, and yields the cotangents of the values that either branch captures. Nothing is kept from
-/// the forward, since the values that exist there depend on the branch.
+/// the forward: which values exist there depends on the branch.
 void cond(Adjoints& adjoints, Op& op) {
   Program& program = adjoints.program();
   std::array<Branch, 2> branches{Branch(adjoints, op.regions[0], op.results),

@@ -24,7 +24,7 @@ struct Rule1 {
 
   Rule1(Adjoints& a, Op& o) : adjoints(a), op(o), b(a.builder()), ct(a.cotangent(o.results[0])), y(o.results[0]) {}
   ValueId x(size_t i = 0) const { return op.operands[i]; }
-  /// The result, where autograd too saves it for the derivative.
+  /// The op's result, as autograd saves it for the derivative.
   ValueId saved() const { return adjoints.shown(op.results[0]); }
   bool wants(size_t i) const { return adjoints.wants(x(i)); }
   void give(size_t i, ValueId cotangent) const { adjoints.accumulate(x(i), cotangent); }
@@ -238,7 +238,8 @@ void pow(Adjoints& adjoints, Op& op) {
 
 namespace {
 
-/// The operand that is not chosen (`loses` against the other) gets nothing, a tie half.
+/// maximum and minimum: the operand that is not chosen (`loses` against the other) gets no gradient; at a tie each gets
+/// half.
 void choice(const Rule1& r, size_t i, OpCode loses) {
   if (!r.wants(i)) return;
   ValueId mine = r.x(i), other = r.x(1 - i);

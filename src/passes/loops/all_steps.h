@@ -21,8 +21,8 @@ class AllSteps {
   /// Whether the op has a form for all steps. `varies(v)`: operand v differs from step to step; at least one does.
   template <typename F>
   static bool is_possible(const ir::Program& program, const ir::Op& op, F&& varies);
-  /// The same for an op of a scan that may be ragged. `is_captured(v)`: v has rows and comes from outside, so that a
-  /// step reads the first of them. Such a value has no packed form.
+  /// The same for an op of a scan that may be ragged. `is_captured(v)`: v has rows and comes from outside. A step reads
+  /// the first of its rows, so the value has no packed form.
   template <typename F, typename G>
   static bool is_possible(const ir::Program& program, const ir::Op& op, const std::optional<ir::Ragged>& ragged,
                           F&& varies, G&& is_captured);

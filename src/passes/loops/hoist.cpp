@@ -23,7 +23,7 @@ enum class Depends : uint8_t {
   kLoop      ///< on a carry, or not computable outside
 };
 
-/// Ops that are done for all steps at once wherever they can be.
+/// Ops that run for all steps at once wherever possible.
 bool must_leave(OpCode code) {
   OpClass op_class = info(code).op_class;
   return op_class == OpClass::kProduct || op_class == OpClass::kReduction || ir::traits_of(code).table >= 0;
@@ -49,7 +49,7 @@ int percent(OpCode code, bool leaves, bool behind_product) {
   return info(code).op_class == OpClass::kMovement ? 102 : 100;
 }
 
-/// Free where it is read, in the loop; as a stack it would only take memory.
+/// Whether the op costs nothing in the loop, where its result is read; a stack of results would only take memory.
 bool is_free_inside(OpCode code) { return ir::traits_of(code).cost == ir::Cost::kNothing; }
 
 class Hoist {
@@ -79,8 +79,8 @@ class Hoist {
     return table < 0 ? std::string::npos : static_cast<size_t>(table);
   }
 
-  /// In a ragged scan: rows that are the same in every step but differ from row to row. They have no packed form, short
-  /// of picking rows one by one.
+  /// In a ragged scan: rows that are the same in every step but differ from row to row. Only a gather of single rows
+  /// could pack them.
   bool is_captured(ValueId v) const {
     return parts_.ragged && has_rows(program_.type(v), *parts_.ragged) && depends(v) == Depends::kNothing &&
            !repeatable_.contains(v);
@@ -91,7 +91,7 @@ class Hoist {
   }
 
   /// Values whose only use is to be added to a carry that is a running sum. A product among them (the gradient of a
-  /// weight) is left to sink, which makes one product over the rows of all steps of it.
+  /// weight) is left to sink, which turns the products of all steps into one over the rows of all steps.
   ValueSet summands() const {
     std::unordered_map<ValueId, int> uses;
     for (const Op& op : parts_.ops) for_each_use(op, [&](ValueId v) { ++uses[v]; });
@@ -170,7 +170,7 @@ class Hoist {
     auto cost = [&](ValueId v, int percent) { return estimated_bytes(program_.type(v)) * percent; };
     for (const auto& x : parts_.xs) {
       node[x.arg] = cut.add(cost(x.arg, 100));
-      cut.pin(node[x.arg]);  // its stack exists outside in any case
+      cut.pin(node[x.arg]);  // its stack exists in any case
     }
     for (const Op& op : parts_.ops) {
       bool loop = depends(op) == Depends::kLoop;
@@ -196,7 +196,7 @@ class Hoist {
       if (kept[static_cast<size_t>(number)]) read_.insert(value);
   }
 
-  /// Elementwise ys that the loop needs itself are computed and stored there: computing them a second time outside
+  /// Elementwise ys that the loop also reads are computed and stored in the loop: computing them outside a second time
   /// would cost more.
   void choose_stored() {
     ValueSet live;
@@ -225,7 +225,7 @@ class Hoist {
       inside.insert(op.results[0]);
       if (depends(op) == Depends::kStep && read_.contains(op.results[0])) outside.insert(op.results[0]);
     }
-    // Constants and broadcasts stayed inside; those that ops outside read are made for all steps too.
+    // Constants and broadcasts stayed in the loop; those that ops outside read are emitted for all steps too.
     for (size_t i = parts_.ops.size(); i-- > 0;)
       if (const Op& op = parts_.ops[i]; !op.results.empty() && outside.contains(op.results[0]))
         for (ValueId v : op.operands)
@@ -273,7 +273,7 @@ class Hoist {
   }
 
  public:
-  /// The stacks that are computed outside now.
+  /// The stacks that are now computed outside.
   const Substitution& replaced() const { return replaced_; }
 
  private:

@@ -19,7 +19,8 @@ using ir::Program;
 using ir::ValueId;
 using Dims = std::vector<int64_t>;
 
-/// Columns start..limit-1 of the merged concatenation: they hold the columns from `at` on of one of the original two.
+/// Columns start..limit-1 of the merged concatenation. They are the columns from `at` on of one of the two original
+/// concatenations.
 struct StackRange {
   int64_t at, start, limit;
 };
@@ -77,7 +78,7 @@ class EditedOps {
   std::unordered_map<size_t, std::vector<Op>> before_;
 };
 
-/// The stacks of one scan, and which of them have a part in common.
+/// The stacks of one scan; finds those that have a part in common.
 class StacksOfScan {
  public:
   StacksOfScan(const Program& program, const Op& scan) : program_(program) {
@@ -135,7 +136,7 @@ class StacksOfScan {
  private:
   int64_t last_dim(ValueId v) const { return program_.type(v).rank() - 1; }
 
-  /// The ys that are concatenations of columns, of a type that the kernels behind the loop know.
+  /// Finds the ys that are concatenations of columns, of types that the kernels after the loop can read.
   void find_stacks(const Op& scan) {
     const Block& region = scan.regions[0];
     ValueMap<uint32_t> yielded, concats;
@@ -326,7 +327,8 @@ class MergeStacks {
     readers_[stack].assign(places.begin(), places.end());
   }
 
-  /// Replaces the op's operand by what it needs of the new stack. False if other ops have replaced the op itself.
+  /// Replaces the operand that was an old stack by the same columns of the new stack. False if the op itself was
+  /// replaced by other ops.
   bool rewrite_reader(Op& op, ValueId stack, const std::map<ValueId, std::vector<StackRange>>& old,
                       ir::Builder& builder, std::map<ValueId, ValueId>& joined, std::map<Dims, ValueId>& sums) {
     auto read = std::ranges::find_if(op.operands, [&](ValueId v) { return old.contains(v); });

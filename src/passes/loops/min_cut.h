@@ -13,7 +13,7 @@ class MinCut {
   int add(int64_t cost);
   /// Recomputing `user` needs `operand`.
   void depends(int user, int operand);
-  /// The value cannot be recomputed: if it is needed, it is kept, or the values computed from it are.
+  /// The value cannot be recomputed: if it is needed, either it or the values computed from it are kept.
   void pin(int value);
   /// The value is needed: it is kept or recomputed.
   void demand(int value);

@@ -102,9 +102,9 @@ class Sink {
     }
   }
 
-  /// The summands of a carry that is a running sum; empty if it is none. The chain from the carry's argument to the
-  /// value that it yields must consist of additions and subtractions, and nothing else may read the values of the
-  /// chain.
+  /// The summands of a carry that is a running sum; empty for other carries. From the carry's argument to the value
+  /// that it yields there must be a chain of additions and subtractions only, and nothing else may read the values of
+  /// the chain.
   std::vector<Term> sum_terms(const ScanParts::Carry& carry) const {
     std::vector<Term> terms;
     if (uses_.get(carry.arg) != 1) return {};
@@ -161,8 +161,8 @@ class Sink {
 
   bool may_move(const Op& op) const { return op.results.size() == 1 && !stays_.contains(op.results[0]); }
 
-  /// Chooses the sums to move. A dropped sum is an ordinary carry, which may keep what other sums add up in the loop:
-  /// so all are looked at again, for `kMostRounds` rounds at most.
+  /// Chooses the sums to move. A sum that stays becomes an ordinary carry, and may then read values in the loop that
+  /// other sums add up. So all sums are looked at again, in at most `kMostRounds` rounds.
   void choose_sums() {
     constexpr int kMostRounds = 8;
     choose();
@@ -173,7 +173,7 @@ class Sink {
     }
   }
 
-  /// Sums that would not gain behind the loop become ordinary carries again. True iff there were such.
+  /// Turns sums that would not gain after the loop back into ordinary carries. Whether there were any.
   bool drop_bad_sums() {
     bool dropped = false;
     for (auto& terms : sums_) {
@@ -185,8 +185,8 @@ class Sink {
     return dropped;
   }
 
-  /// Whether the sum of the value over the steps is better taken behind the loop than in a carry. Marks the ops that
-  /// move in that case.
+  /// Whether summing the value over the steps is cheaper after the loop than in a carry. If so, marks the ops that
+  /// move.
   bool sums_well(ValueId v, int depth = 0) {
     constexpr int kDeepest = 500;  // nesting of sums, far beyond the uses of one weight in a step
     if (depth > kDeepest) return false;

@@ -9,7 +9,7 @@ namespace weft::passes {
 /// Joins a hash with a further value.
 void mix(size_t& hash, size_t value);
 size_t hash_of(const ir::Attr& attr);
-/// Equal attributes; numbers are compared by their bits, so that -0 is not 0 and NaN is NaN.
+/// Whether attributes are equal. Floats are compared by their bits, so -0 differs from 0, and NaN equals NaN.
 bool same(const ir::Attr& a, const ir::Attr& b);
 bool same(const ir::Attrs& a, const ir::Attrs& b);
 

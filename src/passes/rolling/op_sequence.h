@@ -15,7 +15,7 @@ class OpSequence {
  public:
   OpSequence(ir::Program& program, std::vector<ir::Op> ops);
 
-  /// For a value whose op has been rolled into a scan: the value that replaces it. Set by RolledWriter.
+  /// For a value whose op was rolled into a scan: the value that replaces it. Set by RolledWriter.
   std::function<ir::ValueId(ir::ValueId)> element;
 
   size_t size() const { return row_.size(); }

@@ -34,8 +34,8 @@ bool is_heavy(const Block& block) {
   return std::ranges::any_of(block.ops, [](const Op& op) { return is_heavy(op); });
 }
 
-/// Whether the loop is better than the unrolled steps, which fuse with each other and with the ops around them. A short
-/// loop inside another is not: the outer one could not be one function of machine code.
+/// Whether a loop pays. Unrolled steps fuse with each other and with the ops around them. A short loop inside another
+/// does not pay, since then the outer loop could not be one function of machine code.
 bool pays(const StepBody& body, const Steps& steps, bool in_loop) {
   constexpr size_t kFewestInLoop = 8;
   constexpr size_t kLongInLoop = 96;
@@ -104,8 +104,8 @@ class Sweep {
     for (; written_ < end; ++written_) writer_.write(sequence_.op(written_));
   }
 
-  /// Extends a repetition by up to a step at each end, as long as the ops have the same forms. They may read other
-  /// values, as the first step does for its carries.
+  /// Extends a repetition by up to a step at each end, as long as the ops have the same forms. The operands may differ:
+  /// those of the first step are the carries' inits.
   Repetition extended(Repetition r) const {
     size_t first = r.start - std::min(r.start - written_, r.period);
     size_t last = std::min(r.end + r.period, forms_.size());
@@ -129,7 +129,7 @@ class Sweep {
     return {r.start + best, r.period, count};
   }
 
-  /// For each place of a step in the middle, how many values are computed before it and read from it on.
+  /// For each place of a middle step: the number of values that are computed before the place and read at or after it.
   std::vector<size_t> crossings_of(const Steps& steps) const {
     size_t begin = steps.start + (steps.count - kFewestSteps) / 2 * steps.period;
     std::vector<size_t> last(steps.period, 0);  // the last place that reads a value of the window's first step

@@ -254,7 +254,8 @@ ValueId StepMatch::slices(const Tuple& tuple, const Type& type, bool is_row) {
     if (range->start != first.start + source.stride * static_cast<int64_t>(step)) return kNoValue;
     if (!same_outside(sequence_.source(*op), whole)) return kNoValue;
   }
-  // The stack is the whole with its dim split in two: `count` times `stride`, of which `extent` are read.
+  // The slices are one stack: the dim of the whole is split into `count` times `stride`, and of each `stride` elements
+  // `extent` are read.
   auto count = static_cast<int64_t>(steps_.count);
   int64_t width = std::abs(source.stride);
   int64_t low = source.stride > 0 ? source.first : source.first + source.stride * (count - 1);
@@ -309,8 +310,8 @@ bool StepMatch::same_outside(ValueId a, ValueId b) const {
 }
 
 /// A hash of how a value relates to the step that reads it, such as "result 0 of place 3 of the step before". Steps
-/// that have one body have equal hashes. `tells_outside_apart`: values from outside differ if they are different
-/// values.
+/// with the same body have equal hashes. With `tells_outside_apart`, different values from outside have different
+/// hashes.
 size_t StepMatch::relation(ValueId v, size_t step, bool tells_outside_apart) const {
   size_t hash = 0;
   while (const Op* op = sequence_.floating(v)) {

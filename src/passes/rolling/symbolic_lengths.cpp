@@ -30,7 +30,7 @@ void for_each_op(Block& block, const Visit& visit) {
   }
 }
 
-/// The lengths, where they are numbers, of the loops that have xs.
+/// The constant lengths of loops that have xs.
 std::set<int64_t> lengths_of(Program& program) {
   std::set<int64_t> lengths;
   for_each_op(program.body, [&](const Op& op) {
@@ -42,7 +42,8 @@ std::set<int64_t> lengths_of(Program& program) {
   return lengths;
 }
 
-/// Sizes of inputs that may be a loop's length. The last dim of several is left out: it holds features.
+/// Sizes of inputs that may be a loop's length. The last dim of an input of rank 2 or more is left out, since it holds
+/// features.
 std::vector<int64_t> candidates(Program& program) {
   const std::set<int64_t> lengths = lengths_of(program);
   std::vector<int64_t> found;
@@ -110,8 +111,8 @@ class LengthSymbol {
   Dim symbol_;
 };
 
-/// Whether an op has no use for a symbolic size: a product with weights, or one whose derivative is a text, in which
-/// the size is still a number.
+/// Whether an op can't take a symbolic size: a product with weights, or an op whose derivative is a text that contains
+/// the size as a number.
 bool wants_numbers(Program& program, const Dim& symbol) {
   bool found = false;
   for_each_op(program.body, [&](const Op& op) {

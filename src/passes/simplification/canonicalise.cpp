@@ -130,7 +130,7 @@ class Canonicalise {
     }
   }
 
-  /// A carry that a step yields as it came in is a captured value.
+  /// Replaces carries that a step yields unchanged by captured values.
   void run_while(Op op) {
     Block& body = op.regions[1];
     for (size_t i = op.results.size(); i-- > 0;) {
@@ -144,7 +144,7 @@ class Canonicalise {
     simplifier_.append(std::move(op));
   }
 
-  /// An x whose stack repeats one value is that value.
+  /// Replaces an x by a captured value if its stack repeats that value.
   void repeated_xs(ScanParts& parts, Block& region) {
     std::erase_if(parts.xs, [&](const ScanParts::X& x) {
       const Op* op = simplifier_.definition(x.stack);
@@ -168,7 +168,7 @@ class Canonicalise {
     });
   }
 
-  /// Removes carries that a step yields as they came in, and carries whose init is the constant that every step yields.
+  /// Removes carries that a step yields unchanged, and carries whose init is the constant that every step yields.
   void constant_carries(ScanParts& parts) {
     std::unordered_map<ValueId, const Op*> constants;
     for (const Op& op : parts.ops)

@@ -31,7 +31,7 @@ class Cse {
 
   void run(Block& block) {
     ++depth_;
-    std::vector<size_t> added;  // what this block has put into the table
+    std::vector<size_t> added;  // what this block has added to the table
     std::vector<Op> ops;
     for (Op& op : block.ops) {
       substitute_operands(op);
@@ -101,8 +101,8 @@ class Cse {
     return nullptr;
   }
 
-  /// Whether the op works on rows and stands outside a ragged scan that we are in. There it works on all rows, so its
-  /// result may differ from that of an equal op on a step's rows, as a sum over rows does.
+  /// Whether the op works on rows and stands outside the ragged scan that is being visited. Outside it works on all
+  /// rows, so its result may differ from that of an equal op on a step's rows: a sum over rows does.
   bool other_rows(const Entry& entry) const {
     auto mentions = [&](const ir::Ragged& ragged) {
       auto on_rows = [&](ValueId v) { return mentions_rows(program_.type(v), ragged); };

@@ -51,7 +51,7 @@ class Dce {
     if (live_.insert(v)) pending_.push_back(v);
   }
 
-  /// What a result of the op, or an argument of its regions, needs.
+  /// Marks what a result of the op, or an argument of its regions, needs.
   void mark_needs(const Op& op, size_t index, ValueId v) {
     if (op.code == OpCode::kScan)
       mark_scan(op, index, op.regions[0].args.size() > index && op.regions[0].args[index] == v);

@@ -56,7 +56,7 @@ class Simplifier {
   ir::ValueId simplify_logic(const ir::Op& op);
   ir::ValueId fold(const ir::Op& op);
   ir::ValueId behind_broadcast(const ir::Op& op);
-  /// A summand that is zero but for start..limit-1 of a dim.
+  /// A summand that is zero outside of start..limit-1 along a dim.
   struct Piece {
     int64_t start, limit;
     ir::ValueId value;

@@ -1,4 +1,4 @@
-// The rules on ops that move, reduce and multiply.
+// Rules for ops that move, reduce and multiply.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -125,8 +125,7 @@ ValueId Simplifier::slice_of_concat(const Op& op, const Op& concat) {
     for (ValueId& part : operands) part = slice(part, s.dim, s.start, s.limit);
     return make(OpCode::kConcat, std::move(operands), {{"dim", dim}});
   }
-  // The slice takes each part as a whole, in a range, or not at all. If it depends on symbols which of these, the slice
-  // stays.
+  // The slice takes each part as a whole, in a range, or not at all. If that depends on symbols, the slice stays.
   struct Taken {
     ValueId part;
     Dim from, to;
@@ -231,7 +230,7 @@ ValueId Simplifier::concat(Op& op) {
   return make(OpCode::kConcat, std::move(parts), {{"dim", dim}});
 }
 
-/// Parts that are the same type made wider are joined in the narrow one, so that a stack of them takes less memory.
+/// Parts that were widened from the same type are joined in the narrow type, so that a stack of them takes less memory.
 ValueId Simplifier::concat_of_casts(const std::vector<ValueId>& parts, int64_t dim) {
   std::vector<ValueId> narrow;
   for (ValueId part : parts) {

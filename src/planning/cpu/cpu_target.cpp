@@ -43,7 +43,7 @@ constexpr Limits kLimits = {
     .stages_a_function = kMostStages,
     .stacks_a_function = kMostStacks,
     .parts = 128,         // each has its own loads in the stage's basic block
-    .tiny_domain = 1024,  // done sooner than a barrier behind it
+    .tiny_domain = 1024,  // starting a stage of its own takes longer
 };
 
 /// Rounding f32 to a 16-bit type, in LLVM instructions.
@@ -61,7 +61,7 @@ int64_t rows_at_once(const Panels& panels, int64_t depth) {
 }
 
 constexpr passes::Pass kLayoutPasses[] = {
-    // Packs weights into panels, which no other pass looks into.
+    // Packs weights into panels. It comes last, since no other pass knows panels.
     {"prepack", [](Program& program) { prepack(program, runtime::byte_products(runtime::active_isa())); }},
     // Removes the casts of weights that were packed without them.
     {"dce", passes::dce},

@@ -9,7 +9,7 @@ namespace weft::planning {
 /// tile is not.
 class CpuTarget : public Target {
  public:
-  /// For the instruction set in use (runtime::active_isa).
+  /// The target with the instruction set in use (runtime::active_isa).
   CpuTarget();
 
   std::string description() const override;

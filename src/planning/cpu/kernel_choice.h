@@ -5,9 +5,9 @@
 
 namespace weft::planning {
 
-/// The runtime's kernel, with its arguments, for an op that is no machine code of its own: packing, products and
-/// reductions of dense operands, copies, rows by an index. A CallbackCall where it has none for the op, its dtypes or
-/// its layout. Needs the buffers of the op's operands and results.
+/// The runtime's kernel, with its arguments, for an op that stages don't compute: packing, products and reductions of
+/// dense operands, copies, rows by an index. A CallbackCall if there is no kernel for the op, its dtypes or its layout.
+/// Needs the buffers of the op's operands and results.
 runtime::KernelCall choose_kernel(Schedule& schedule, const ir::Op& op);
 
 /// The views of its operands that the op's kernel follows.

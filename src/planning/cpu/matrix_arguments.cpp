@@ -12,7 +12,7 @@ using ir::Shape;
 using ir::ValueId;
 using runtime::MatrixPlace;
 
-/// The rows of a value: all dims but the last; slices of columns are followed to the memory that they view.
+/// A value as rows: all dims but the last count rows. For slices of columns, the place in the memory that they view.
 MatrixPlace place_of(Schedule& schedule, ValueId value) {
   const Shape& shape = schedule.program->type(value).shape;
   MatrixPlace matrix{.buffer = 0,

@@ -11,8 +11,8 @@ using ir::Shape;
 using ir::ValueId;
 using runtime::CopyCall;
 
-/// How far apart the elements of a dense value are along each dim. Only a value without elements can have strides that
-/// overflow, and nothing of it is copied.
+/// The strides of a dense value, in elements. Strides can overflow only for a value without elements, of which nothing
+/// is copied.
 std::vector<Dim> steps_of(const Shape& shape) {
   std::vector<Dim> steps(shape.size(), Dim(1));
   for (size_t i = shape.size(); i-- > 1;) steps[i - 1] = bounded_product(steps[i], shape[i]);

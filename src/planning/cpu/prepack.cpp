@@ -78,7 +78,7 @@ class Prepacker {
   void run() { rewrite(program_.body); }
 
  private:
-  /// Where the pack of a product's weights goes. Products that are added to each other stay neighbours, so that fuse
+  /// The place for the pack of a product's weights. Products that are added to each other stay neighbours, so that fuse
   /// makes one stage of them: the pack goes in front of the first.
   int64_t place_of_pack(const std::vector<Op>& ops, const Op& product) const {
     auto place = static_cast<int64_t>(ops.size());
@@ -104,7 +104,7 @@ class Prepacker {
     });
   }
 
-  /// The value in bf16: what it was cast from, or a cast to bf16 in front of the current op.
+  /// The value in bf16: the value that it was cast from, or a new cast in front of the current op.
   ValueId rounded(ValueId value) {
     if (ValueId half = narrow(value); half != ir::kNoValue) return half;
     auto [found, fresh] = levels_.back().rounded.try_emplace(value, ir::kNoValue);
@@ -229,7 +229,7 @@ class Prepacker {
     if (from == DType::kI8 && (to == DType::kF32 || to == DType::kI32)) bytes_.emplace(op.results[0], op.operands[0]);
   }
 
-  /// Lets the product read 8-bit weights as they lie, where that is best for all sizes. True iff it does.
+  /// Makes the product read unpacked 8-bit weights, if that is best for all sizes. True iff it does.
   bool takes_bytes(Op& op) {
     auto found = bytes_.find(op.operands[1]);
     if (found == bytes_.end() || !op.attr_or<bool>("transpose_b", false)) return false;
@@ -247,8 +247,8 @@ class Prepacker {
     return true;
   }
 
-  /// The block that defines the value: there the panels are made, once for all steps. Null if that block is the
-  /// innermost of several, since it would make them at every step.
+  /// The block that defines the value, where the panels are made once for all steps. Null if that block is the
+  /// innermost of several: there they would be made at every step.
   Level* level_for_panels(ValueId value) {
     for (size_t i = levels_.size(); i-- > 0;)
       if (levels_[i].defined.contains(value)) return i == 0 || i + 1 < levels_.size() ? &levels_[i] : nullptr;
@@ -269,7 +269,7 @@ class Prepacker {
            program_.type(op.operands[0]).rank() >= 1;
   }
 
-  /// What the weights were cast from if that is bf16, f16 or i8, else the weights.
+  /// The bf16, f16 or i8 value that the weights were cast from, else the weights.
   ValueId source_of_panels(ValueId weights) {
     auto found = widened_.find(weights);
     const ValueId source = found == widened_.end() ? narrow(weights) : found->second;

@@ -83,8 +83,8 @@ struct Panels {
   DType weights;
 };
 
-/// The panels of a pack, matmul_packed or matmul_rows; none where the micro-kernels don't read them. They read all
-/// panels that prepack makes. A program's text may ask for others, which only the interpreter reads.
+/// The panels of a pack, matmul_packed or matmul_rows; none if the micro-kernels can't read them. They can read all
+/// panels that prepack makes. A program given as text may ask for others, which only the interpreter reads.
 std::optional<Panels> kernel_panels(const ir::Program& program, const ir::Op& op);
 
 }  // namespace weft::planning

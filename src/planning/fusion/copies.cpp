@@ -79,7 +79,7 @@ class CopyInserter {
   }
 
  private:
-  /// Copies the operands that the op's code can't read where they lie.
+  /// Copies the operands that the op's code can't read in place.
   void prepare(Op& op) {
     const Lowering lowering = rules_.of(op);
     if (lowering == Lowering::kView) return;

@@ -48,11 +48,11 @@ class Definitions {
 /// columns.
 void find_ranges(const ir::Block& block, const Definitions& definitions, LoweringRules& rules);
 
-/// Inserts a copy of every value of the block that will be read as memory but has none, such as a broadcast that a
-/// product reads, or is a result without memory of its own. (A program's result that reshapes a value has that value's
-/// memory, unless another result has it or inputs are donated.) `in_place`: the block is a scan's region, whose code
-/// stores a yielded value to every place that it is yielded to. Returns copies of values from around the block; the
-/// caller inserts them there.
+/// Inserts copies of two kinds of values of the block: those without memory that are read as memory, such as a
+/// broadcast that a product reads, and results without memory of their own. (A program's result that reshapes a value
+/// has that value's memory, unless another result has it or inputs are donated.) `in_place`: the block is a scan's
+/// region, whose code stores a yielded value to every place that it is yielded to. Returns copies of values from around
+/// the block; the caller inserts them there.
 std::vector<ir::Op> insert_copies(ir::Program& program, ir::Block& block, Definitions& definitions,
                                   const LoweringRules& rules, bool in_place);
 

@@ -137,7 +137,7 @@ std::optional<size_t> gate_of(const Program& program) {
 LateWrites late_writes_behind(const Program& program, std::optional<size_t> gate) {
   const std::vector<Op>& ops = program.body.ops;
   LateWrites late{std::vector<bool>(ops.size(), false), gate, {}};
-  passes::ValueSet awaited;  // what ops that may fail depend on
+  passes::ValueSet awaited;  // whatever ops that may fail depend on
   for (size_t i = ops.size(); i-- > 0;) {
     const bool is_passed = gate && i > *gate && same_check(program, ops[i], ops[*gate]);
     const bool fails = may_fail(program, ops[i]) && !is_passed;
@@ -173,8 +173,8 @@ LateWrites late_writes(const LoweringRules& rules) {
   const Program& program = rules.program();
   const std::optional<size_t> gate = gate_of(program);
   LateWrites late = late_writes_behind(program, gate);
-  // If an op that may fail waits for the gate's result, that result is made aside: the gate can't stand behind all
-  // others.
+  // If an op that may fail depends on the gate's result, the gate can't come after all such ops. Then its result is
+  // computed aside.
   const bool waits = gate && !late.deferred[*gate];
   return waits ? late_writes_behind(program, std::nullopt) : late;
 }

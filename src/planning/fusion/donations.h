@@ -27,21 +27,20 @@ std::vector<size_t> written_too_early(const LoweringRules& rules, const std::vec
 /// Whether the op, or one in its regions, may find an error when it runs (ir::fails).
 bool may_fail(const ir::Program& program, const ir::Op& op);
 
-/// How results that take an input's memory are kept from being written before an op that may fail. A call that fails
-/// then leaves the inputs as they were.
+/// Protects donated inputs from ops that may fail. Results that take an input's memory are written only after such ops,
+/// so that a call that fails leaves the inputs unchanged.
 struct LateWrites {
-  /// By op of the body: whether it comes behind all stages that may fail. These are the ops that make such results, and
-  /// the ops that read these results.
+  /// By op of the body: whether it runs after all stages that may fail. Deferred are the ops that write such results,
+  /// and the ops that read these results.
   std::vector<bool> deferred;
-  /// The first deferred op, if it may fail but finds all its errors before it writes. It stands behind all others that
-  /// may fail and before all that write. An op behind it that makes the same checks cannot fail:
+  /// The first deferred op, if it may fail but finds all its errors before it writes. It runs after all other ops that
+  /// may fail and before all that write. A later op that makes the same checks cannot fail:
   ///
   ///     %k2 = dynamic_update %k, %a, %at {dim = 0} : f32[512,64]   // finds that %at is too large, or nothing
   ///     %v2 = dynamic_update %v, %b, %at {dim = 0} : f32[512,64]
   ///     return %k2 in %k, %v2 in %v
   std::optional<size_t> gate;
-  /// Results that an op that may fail depends on, or makes itself. They are computed aside and copied behind all
-  /// others.
+  /// Results that are operands or results of ops that may fail. They are computed aside and copied at the end.
   std::vector<size_t> copied;
 };
 LateWrites late_writes(const LoweringRules& rules);

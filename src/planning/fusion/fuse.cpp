@@ -87,7 +87,7 @@ class StageAssigner {
   }
 
  private:
-  /// What an op, or all ops of a stage so far, ask of a stage.
+  /// The demands of an op, or of all ops of a stage so far, on the stage.
   struct Part {
     int64_t unroll = 0, lanes = 0, vectors = 0, rows = 0;  // of the tiles of products; 0 without products
     bool has_reduction = false;
@@ -129,7 +129,7 @@ class StageAssigner {
     return part;
   }
 
-  /// The first stage that the op may be in: none before the stages of what it reads.
+  /// The first stage that the op may be in: not before the stages of its operands.
   int64_t first_stage(size_t index) const {
     int64_t first = fence_;
     for (ValueId operand : block_.ops[index].operands) {
@@ -217,7 +217,7 @@ class StageAssigner {
     }
   }
 
-  /// How many values would stay in memory until stage `to` only for this op.
+  /// How many values would stay in memory until stage `to` for this op alone.
   int64_t kept_for(size_t index, int64_t to, const Readers& readers) const {
     std::set<ValueId> kept;
     for (ValueId operand : block_.ops[index].operands) {

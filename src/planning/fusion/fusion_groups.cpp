@@ -43,11 +43,12 @@ void FusionGroups::unite(uint32_t a, uint32_t b) {
 void FusionGroups::join_dependent() {
   parent_.resize(ops_.size());
   std::iota(parent_.begin(), parent_.end(), 0);
-  // The first op that reads elements of a value over a domain. Later ones share its loads, or at least its cache lines.
+  // The first op that reads a value's elements over a domain. Later readers share its loads, or at least its cache
+  // lines.
   std::map<std::pair<ValueId, uint32_t>, uint32_t> readers;
   for (uint32_t i = 0; i < ops_.size(); ++i) {
     if (ops_[i].lowering != Lowering::kFused) continue;
-    // An op on constants alone (a loop's zeros) only stores. All such ops over one domain are of one group.
+    // An op on constants alone (a loop's zeros) only stores. All such ops over one domain are one group.
     bool is_fill = true;
     for (ValueId operand : block_.ops[i].operands) {
       const Read read = this->read(i, operand);

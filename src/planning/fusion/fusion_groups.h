@@ -8,7 +8,7 @@
 
 namespace weft::planning {
 
-/// The ops of one block as fusion sees them: the domain of each, and the values that it reads behind views.
+/// The ops of one block, for fusion: each op's domain, and the values that it reads through views.
 class FusionGroups {
  public:
   /// `along_dependences`: a group has only ops that depend on each other or read the same values. Otherwise all ops
@@ -18,7 +18,7 @@ class FusionGroups {
   struct Read {
     ir::ValueId root;   ///< what is read, behind views
     int32_t producer;   ///< the op of the block that makes it, or -1
-    bool same_element;  ///< each element is read where its producer, over the same domain, has just made it
+    bool same_element;  ///< the producer has the same domain, and each element is read where it was just computed
     bool repeats;       ///< a broadcast, through which each element is read more than once
   };
   Read read(size_t op, ir::ValueId operand) const;

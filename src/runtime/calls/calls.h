@@ -4,7 +4,7 @@
 
 namespace weft::runtime {
 
-// One member's share of a call, by kind (run_kernel chooses).
+// One member's share of a call, for each kind of call (run_kernel chooses).
 
 bool run(const PackCall& call, const CallContext& context, std::string& error);
 bool run(const OuterCall& call, const CallContext& context, std::string& error);

@@ -72,12 +72,13 @@ class Fold {
     if (part_.first >= part_.last) return;
     for (int64_t i = outer_.first; i < outer_.last; ++i)
       fill(call_, out_ + (i * columns_ + part_.first) * element_size_, part_.last - part_.first);
-    if (std::ranges::find(sizes_, 0) != sizes_.end()) return;  // nothing is folded into what was filled
+    if (std::ranges::find(sizes_, 0) != sizes_.end()) return;  // empty: only the fill remains
     descend(0, 0, 0);
   }
 
  private:
-  /// Folds from `dim` inwards. `from`: the index over all dims before it, flattened; `to`: over the kept ones of them.
+  /// Folds `dim` and the dims inside it. `from`: the flattened index over all outer dims; `to`: over the outer dims
+  /// that are kept.
   void descend(size_t dim, int64_t from, int64_t to) const {
     if (dim + 1 == walked_) {
       if (to < outer_.first || to >= outer_.last) return;

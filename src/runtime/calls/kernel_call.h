@@ -31,11 +31,11 @@ struct MatrixPlace {
   }
 };
 
-/// Lays weights out in panels (PackArgs); with `pairs` those of PairKernels. Left out where it is not worth it for so
-/// few rows, or where products pack on the way (packs.h).
+/// Lays weights out in panels (PackArgs), with `pairs` in those of PairKernels. The call is left out where packing
+/// isn't worth it for so few rows, or where products pack on the way (packs.h).
 struct PackCall {
   static constexpr const char* kName = "pack";
-  DType dtype = DType::kF32;  ///< of the weights; panels of f16 ones are f32
+  DType dtype = DType::kF32;  ///< of the weights; f16 weights get panels of f32
   int64_t source = 0, destination = 0;
   int64_t skip = 0;  ///< elements of the source before the first
   int64_t k = 0, n = 0, groups = 1, unroll = 1, ld = 0, panels = 0;
@@ -68,7 +68,7 @@ struct PackCall {
 /// result [M, N] = the sum over rows of left[row][m] * right[row][n]. Columns may be joined from several places.
 struct OuterCall {
   static constexpr const char* kName = "outer";
-  DType dtype = DType::kF32;  ///< of the result; factors of an f16 one are f32
+  DType dtype = DType::kF32;  ///< of the result; an f16 result has factors of f32
   std::vector<MatrixPlace> left, right;
   int64_t result = 0;
 
@@ -94,7 +94,7 @@ struct ColumnSumCall {
   }
 };
 
-/// `batches` products [M, K] [K, N] of matrices that lie one behind the other.
+/// `batches` products [M, K] [K, N]; the matrices of the batches follow each other in memory.
 struct ProductCall {
   static constexpr const char* kName = "product";
   DType dtype = DType::kF32;
@@ -157,7 +157,7 @@ struct IotaCall {
   }
 };
 
-/// One number: the size.
+/// Stores a size: one number.
 struct SizeCall {
   static constexpr const char* kName = "size";
   DType dtype = DType::kF32;
@@ -187,12 +187,13 @@ struct DivideCall {
   }
 };
 
-/// Strided copies into one result: transposition, reversal, slice, broadcast, each of one part; concatenation of many.
+/// Strided copies into one result. Transposition, reversal, slice and broadcast have one part, concatenation has
+/// several.
 struct CopyCall {
   static constexpr const char* kName = "copy";
   struct Dim {
     DimExpr size, source_step, destination_step;  ///< steps in elements; a source step of 0 repeats
-    bool reversed = false;                        ///< the source from its last element to its first
+    bool reversed = false;                        ///< from the source's last element to its first
 
     bool operator==(const Dim&) const = default;
     static constexpr auto fields() {
@@ -312,7 +313,7 @@ struct ScatterAddCall {
   }
 };
 
-/// A buffer that has `rows` rows in each block.
+/// A buffer with `rows` rows in each block.
 struct RowsPlace {
   int64_t buffer = 0;
   DimExpr rows;
@@ -354,8 +355,8 @@ struct DynamicSliceCall {
   }
 };
 
-/// result = the source with the rows of each block from `start` on replaced by those of the update. The source may lie
-/// in the result's memory, where its other rows then stay as they are.
+/// result = the source, except that in each block the rows from `start` on are those of the update. The source may lie
+/// in the result's memory; then its other rows are not copied.
 struct DynamicUpdateCall {
   static constexpr const char* kName = "dynamic_update";
   RowBlocks blocks;
@@ -370,7 +371,7 @@ struct DynamicUpdateCall {
   }
 };
 
-/// No kernel of the runtime: a function that whoever loads the plan gives for this stage (StageCode::callbacks), such
+/// No kernel of the runtime but a function that the plan's loader supplies for this stage (StageCode::callbacks), such
 /// as PyTorch's operator or the interpreter.
 struct CallbackCall {
   static constexpr const char* kName = "callback";
@@ -383,7 +384,7 @@ using KernelCall = std::variant<CallbackCall, PackCall, OuterCall, ColumnSumCall
                                 SizeCall, DivideCall, CopyCall, PadCall, GatherCall, ScatterCall, ScatterAddCall,
                                 DynamicSliceCall, DynamicUpdateCall>;
 
-/// What a call sees: one member's share of it.
+/// What a call gets beside its arguments: the buffers, and which member runs it.
 struct CallContext {
   void* const* buffers;
   const std::vector<int64_t>& symbols;  ///< values

@@ -5,7 +5,8 @@
 
 namespace weft::runtime {
 
-/// What `body` returns for a zero of the dtype's C++ type: f32, f64, i32 or i64 (internal error for another).
+/// Calls `body` with a zero of the dtype's C++ type and returns its result: f32, f64, i32 or i64 (internal error for
+/// another).
 template <typename F>
 auto with_number_type(DType dtype, F body) {
   switch (dtype) {

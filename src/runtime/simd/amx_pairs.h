@@ -34,10 +34,10 @@ struct TileBlock {
   int64_t ldc;
   bool accumulate;
   uintptr_t ahead;  ///< memory to prefetch, as for a ProductKernel,
-  int64_t lines;    ///< and how many lines of it at each tile of steps
+  int64_t lines;    ///< and the number of its lines to prefetch at each tile of steps
 };
 
-/// Calls body<0>(), body<1>() and so on: an instruction takes the numbers of its tiles as constants.
+/// Calls body<0>(), body<1>() and so on: instructions take tile numbers as constants.
 template <int Count, int First = 0, typename Body>
 [[gnu::always_inline]] inline void for_tiles(const Body& body) {
   if constexpr (First < Count) {
@@ -46,7 +46,7 @@ template <int Count, int First = 0, typename Body>
   }
 }
 
-/// All sums of the block += one tile of steps, `moved` bytes from the units' begin.
+/// Adds one tile of steps to all sums of the block. The tile is `moved` bytes from the units' begin.
 template <typename Unit, int M, int N>
 [[gnu::always_inline]] inline void add_tiles(const uint16_t* a, int64_t a_bytes, const uint32_t* const* b,
                                              int64_t moved, int64_t b_bytes) {
@@ -154,7 +154,7 @@ void tile_rows(const PairsArgs<TileLeft>& args, int64_t row, int64_t rows, uintp
   }
 }
 
-/// All rows, `k` of the steps that the panels hold. Tiles' shapes are set where they change.
+/// All rows, and `k` of the steps in the panels. The tiles' shapes are set where they change.
 template <typename Unit, int Units>
 void tile_all_rows(const PairsArgs<TileLeft>& args) {
   const int64_t blocks = ceil_div(args.rows, kRowsOfTiles) * ceil_div(args.units, Tiles<2>::kColumns);
@@ -174,10 +174,10 @@ void tile_all_rows(const PairsArgs<TileLeft>& args) {
   }
 }
 
-/// AheadKernel. Leaves the tiles as they are, so that the next call finds their shapes set (PairKernels::release).
+/// An AheadKernel. It leaves the tiles configured, so that the next call finds their shapes set (PairKernels::release).
 ///
-/// With many rows the steps go in parts, so that a part of a panel is still in the first-level cache when the next rows
-/// need it. Sums lie in c between the parts: as f32, which they are in the tiles too, so the bits stay the same.
+/// With many rows the steps are taken in parts, so that a part of a panel is still in the first-level cache when the
+/// next rows need it. Between the parts sums are in c, as f32 like in the tiles, so the bits stay the same.
 template <typename Unit, int Units>
 void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const void* panels, int64_t units, void* c,
                       int64_t ldc, int64_t c_step, int64_t accumulate, const void* ahead, int64_t lines) {

@@ -10,8 +10,9 @@ namespace {
 /// The tile unit of the processor. The compiler's own functions for it want the numbers of tiles as literals, and in
 /// g++ are assembly as well. No compiler keeps values of its own in tiles.
 struct AmxUnit {
-  /// Sets the shapes of this thread's tiles unless it has them. The processor is asked which it has, since other code
-  /// may have set or released them. Setting them anew at each call would cost more: it makes zeros of all tiles.
+  /// Sets the shapes of this thread's tiles unless they are set already. The processor is asked for the current shapes,
+  /// since other code may have set or released tiles. Setting them at each call would cost more, since that zeroes all
+  /// tiles.
   static void configure(const TileConfig& wanted) {
     TileConfig now;
     asm volatile("sttilecfg %0" : "=m"(now));
@@ -19,7 +20,7 @@ struct AmxUnit {
       asm volatile("ldtilecfg %0" : : "m"(wanted));
   }
 
-  /// Gives the tiles back, so that nobody has to save them when the thread waits.
+  /// Releases the tiles, so that a context switch needn't save them.
   static void release() { asm volatile("tilerelease"); }
 
   template <int Tile>

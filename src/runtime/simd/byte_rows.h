@@ -30,7 +30,7 @@ constexpr int kLanes32 = kVectorBytes / 4;
 using Sums __attribute__((vector_size(kVectorBytes))) = int32_t;
 
 #if defined(__AVX512VNNI__)
-/// Bytes by bytes. The instruction takes one of them unsigned: the weights plus 128, which `start` subtracts again.
+/// Bytes by bytes. The instruction takes one operand unsigned: the weights plus 128, which `start` compensates for.
 struct DigitKind {
   using Digit = int8_t;
   using Weights = __m512i;
@@ -211,8 +211,8 @@ template <typename T, typename V>
 #endif
 }
 
-/// x * scale + onto. Written so that no compiler fuses the two operations in one place and not in another: the bits
-/// must not depend on the rows taken at once.
+/// x * scale + onto. Written so that the compiler fuses the two operations everywhere or nowhere: the bits must not
+/// depend on the number of rows taken at once.
 [[gnu::always_inline]] inline float scaled_onto(float onto, float x, float scale) {
 #if defined(__FMA__)
   return __builtin_fmaf(x, scale, onto);

@@ -16,7 +16,7 @@ constexpr int64_t kStepsOfColumns = 64;
 /// The most rows of the left operand at once.
 constexpr int kMostRowsOfColumns = block_shape(3).rows;
 
-/// Registers side by side for this many rows: whole units.
+/// The number of registers in a strip for this many rows: whole units.
 constexpr int strip_of_columns(int rows) {
   if (kVectorBytes == 64) return rows <= 3 ? 8 : rows <= 6 ? 4 : 3;
   if (kVectorBytes == 32) return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
@@ -46,9 +46,9 @@ struct ColumnStrip {
   int64_t count;  ///< how many columns there are, if fewer than the registers hold
   UnitPlaces<typename Kind::Sum> places;
   int64_t unit, ldc;
-  bool goes_on;                ///< whether to go on with the sums that are there
+  bool goes_on;                ///< whether to continue from the sums that are there
   typename Kind::Sum* copied;  ///< memory for the columns of all steps, side by side; or null
-  uintptr_t next;              ///< the address of the columns that come next
+  uintptr_t next;              ///< the address of the next columns
 
   template <int Lines>
   LinesOfRows<Lines> ahead() const {
@@ -113,7 +113,7 @@ template <typename Kind, int Least, int R, int S, bool Partial, bool Copies, typ
   column_strip<Kind, R, S, Partial, Copies>(strip, ahead);
 }
 
-/// Copied columns, which are numbers of the sums' type.
+/// Columns in a copy, converted to the sums' type.
 template <typename Kind>
 struct CopiedColumns {
   using Left = typename Kind::Left;
@@ -124,8 +124,8 @@ struct CopiedColumns {
   [[gnu::always_inline]] static Vector<Sum> columns(const Sum* p) { return load(p); }
 };
 
-/// A strip by more rows than are taken at once. The first few rows copy the columns for the others, which then read one
-/// run of the first-level cache that begins with a whole line.
+/// A strip by more rows than can be taken at once. The first few rows copy the columns for the others, which then read
+/// one contiguous run from the first-level cache, aligned to a cache line.
 template <typename Kind, int S, bool Partial>
 void strip_of_many_rows(int64_t rows, ColumnStrip<Kind> strip) {
   using T = typename Kind::Sum;
@@ -171,7 +171,7 @@ template <typename Kind, int Least, int Most, int S, bool Partial>
 template <typename Kind, int Least, int Most, int S>
 void strips_of_units(int64_t rows, const ColumnStrip<Kind>& first, int64_t unit, int64_t whole, int64_t units) {
   constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes, kUnits = S / kRegistersPerUnit;
-  // One unit by itself has too few sums: four units are taken as 2 and 2, not as 3 and 1.
+  // A single unit has too few sums for its latency: four units are taken as 2 and 2, not as 3 and 1.
   for (; unit + kUnits <= whole && (kUnits != 3 || whole - unit != 4); unit += kUnits) {
     ColumnStrip<Kind> strip = first;
     strip.b += unit * kUnit;

@@ -21,7 +21,7 @@ inline float without_denormal(float x) {
 /// Rounds to f32, and makes zeros of results that are still denormal. x must come from f64 operations whose operands
 /// are f32: rounding twice then equals rounding once, since f64 has more than twice the digits of f32.
 inline float rounded(double x) {
-  constexpr double kLeast = 0x1.ffffffp-127;  // the least that rounds up to the smallest normal number
+  constexpr double kLeast = 0x1.ffffffp-127;  // the least number that rounds up to the smallest normal number
   const float zero = number(x < 0 || (x == 0 && __builtin_signbit(x)) ? 0x80000000 : 0);
   return __builtin_fabs(x) < kLeast ? zero : static_cast<float>(x);
 }

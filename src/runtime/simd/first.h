@@ -5,8 +5,9 @@
 namespace weft::runtime {
 namespace {
 
-// The last numbers of 8 or 16 bits of a row, fewer than a vector. Copied one by one into a buffer that is then loaded
-// they cost more than the product with them: a load of several narrower stores waits until these have left the core.
+// Loads the last numbers of a row, of 8 or 16 bits and fewer than a vector. Copied one by one into a buffer, they would
+// cost more than the product with them: the load of the buffer would have to wait until its narrower stores have left
+// the core.
 
 /// The `count` bytes at p, 0..8, as the low bytes of a number, by loads that overlap.
 [[gnu::always_inline]] inline uint64_t first_bytes(const unsigned char* p, int64_t count) {

@@ -19,7 +19,7 @@ struct FoldVector {
   static constexpr int64_t kLanes = kVectorBytes / int64_t{sizeof(T)};
 };
 
-/// Integers are folded as unsigned integers, which wrap.
+/// Folds integers as unsigned integers, which wrap.
 template <typename T>
 struct FoldSum {
   static constexpr T kNeutral = T(0);
@@ -48,7 +48,7 @@ struct Lowest<int64_t> {
   static constexpr int64_t kValue = INT64_MIN;
 };
 
-/// A NaN stays once it is there, since nothing is greater.
+/// A NaN, once met, stays: nothing compares greater.
 template <typename T>
 struct FoldMax {
   static constexpr T kNeutral = Lowest<T>::kValue;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kGemmUnits = 3;
 constexpr int kGemmRows = block_shape(kGemmUnits).rows;
-/// A product of no more rows and steps than this whose columns fit a vector is done without a panel.
+/// Up to this many rows and steps, a product whose columns fit a vector is computed without a panel.
 constexpr int64_t kNarrow = 16;
 /// From this many rows on it pays to copy columns of b into a panel.
 constexpr int64_t kRowsWorthPacking = 24;
@@ -81,7 +81,7 @@ template <typename T>
   return lanes[0];
 }
 
-/// c[n..n+J) = a . b[n..n+J), of one row of a.
+/// c[n..n+J) = a . b[n..n+J), for one row of a.
 template <typename T, int J>
 [[gnu::always_inline]] inline void dots(int64_t k, const T* a, const T* b, int64_t ldb, T* c) {
   constexpr int64_t kLanes = Simd<T>::kLanes;
@@ -159,7 +159,7 @@ void gemm(const GemmArgs& args, int64_t m0, int64_t m1, int64_t n0, int64_t n1, 
   }
   for (int64_t n = n0; n < n1;) {
     const int64_t columns = smaller(kGemmUnits * kUnit, n1 - n);
-    // Whole units first, so that only the last columns need the copy for a partial unit.
+    // Whole units first, so that only the last columns are copied to fill a unit.
     if (columns >= 3 * kUnit) {
       gemm_panel<T, 3>(args, m0, m1, n, 3 * kUnit, panel);
       n += 3 * kUnit;

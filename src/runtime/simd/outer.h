@@ -42,7 +42,7 @@ constexpr int64_t panels_together(int64_t rows) {
   return bytes < kPanelsBytes ? kPanelsBytes / bytes : 1;
 }
 
-/// Columns of b as panels [rows][width], one behind the other, or as they lie.
+/// Columns of b: packed as panels [rows][width], one after the other, or unpacked.
 template <typename T>
 struct Panels {
   const T* first;
@@ -58,11 +58,11 @@ struct OuterChunk {
   bool accumulate;
 };
 
-/// Prefetches the parts of a and b that the next chunk uses, one after the other.
+/// Prefetches the parts of a and b that the next chunk reads, first a, then b.
 template <typename T>
 struct NextChunk {
   RowsAhead a, b;
-  int64_t blocks_of_a;  ///< so many blocks prefetch lines of a, the blocks after them lines of b
+  int64_t blocks_of_a;  ///< the first blocks prefetch lines of a, this many; the others lines of b
 
   NextChunk(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0, int64_t n1, int64_t blocks) {
     const int64_t rows = chunk.next_rows, lines_a = count, lines_b = n1 - n0;  // in proportion to their numbers
@@ -75,11 +75,11 @@ struct NextChunk {
   RowsAhead& now() { return blocks_of_a-- > 0 ? a : b; }
 };
 
-/// Columns of `a` in one register block. All blocks have nearly the same number, so that no slow block of a column or
+/// The number of columns of `a` in one register block. Blocks are nearly equal, so that no slow block of a column or
 /// two is left over.
 inline int64_t columns_of_block(int64_t count) { return ceil_div(count, ceil_div(count, kOuterRows)); }
 
-/// Columns m..m+count-1 of the chunk, in register blocks. 16 rows at a time, so that whole cache lines are used.
+/// Packs columns m..m+count-1 of the chunk in register blocks, 16 rows at a time, so that whole cache lines are used.
 template <typename T>
 void pack_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, T* packed) {
   constexpr int64_t kStep = 16;
@@ -111,7 +111,8 @@ void pack_panel(const OuterChunk<T>& chunk, int64_t n, int64_t count, int64_t wi
   }
 }
 
-/// One register block of c, Units wide, of which `columns` are real: the others go through a tile on the stack.
+/// One register block of c, Units wide. Only `columns` of its columns exist; if they are fewer, the block goes through
+/// a tile on the stack.
 template <typename T, int Units>
 void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, int64_t b_step, int64_t rows,
                  int64_t columns, T* c, int64_t ldc, RowsAhead& next) {
@@ -135,7 +136,7 @@ void outer_block(const OuterChunk<T>& chunk, LeftOperand<T> left, const T* b, in
       for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = tile[i * kWidth + j];
 }
 
-/// One register block by the panels with the columns n..n+columns-1, which begin at b, one behind the other.
+/// One register block by several panels, with the columns n..n+columns-1. The panels begin at b, one after the other.
 template <typename T>
 [[gnu::always_inline]] inline void outer_blocks(const OuterChunk<T>& chunk, LeftOperand<T> left, const Panels<T>& b,
                                                 int64_t rows, int64_t columns, T* c, int64_t ldc, RowsAhead& next) {
@@ -151,7 +152,7 @@ template <typename T>
 }
 
 /// Whether blocks of the chunk prefetch the rows of c that the next block will write. A block of few rows is done
-/// before lines that it asks for itself have arrived (42 rows by 4352 by 1088 from the last-level cache of an Intel
+/// before the lines arrive that it prefetches for itself (42 rows by 4352 by 1088 from the last-level cache of an Intel
 /// Xeon, 3.2 ms without the prefetch, 2.9 with it). Only for the last chunk, since the others prefetch the next chunk;
 /// and only if a line a step is enough.
 template <typename T>
@@ -184,7 +185,7 @@ void outer_part(const OuterChunk<T>& chunk, int64_t m, int64_t count, int64_t n0
   };
   for (int64_t n = n0; n < n1; n += width) {
     const int64_t columns = smaller(width, n1 - n);
-    // Columns that don't fill their units have no memory behind them to read in place.
+    // Columns that don't fill their units can't be read in place: there is no memory after them.
     const Panels<T> b = packs || columns % kUnit != 0 ? Panels<T>{panels, true} : Panels<T>{chunk.b + n, false};
     for (int64_t j = 0; b.packed && j < columns; j += kPanel) {
       const int64_t some = smaller(kPanel, columns - j);

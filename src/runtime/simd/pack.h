@@ -41,7 +41,8 @@ template <typename T>
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(bytes)));
 }
 
-/// How far ahead rows that are read side by side are prefetched. They are more than the processor foresees by itself.
+/// How far ahead rows are prefetched that are read side by side: there are more of them than the processor's own
+/// prefetcher follows.
 constexpr int64_t kBytesAhead = int64_t{4} * kVectorBytes;
 
 /// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are
@@ -105,8 +106,8 @@ void pack_steps(const PackArgs& args, int64_t panel, int64_t k0, int64_t steps) 
   }
 }
 
-/// Panels of T, of weights of T or of Source. Follows the source's rows, so that it is read in long runs: along k with
-/// `transposed`, else along n, across panels.
+/// Packs panels of T from weights of T or of Source. Reads the source in long runs: along k if `transposed`, else along
+/// n, across panels.
 template <typename T, typename Source = T>
 void pack(const PackArgs& args, int64_t first_panel, int64_t last_panel) {
   constexpr int64_t kAlong = kPackedAlong, kAcross = 16;

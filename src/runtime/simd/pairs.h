@@ -35,7 +35,7 @@ struct FloatLeft {
 };
 
 #if defined(__AVX512BF16__)
-/// A bf16 left operand. Its pairs lie in memory in the form that the instruction takes.
+/// A bf16 left operand. Its pairs are in memory as the instruction reads them.
 struct HalfLeft {
   using Left = uint16_t;
   using X = PairVector;
@@ -121,7 +121,7 @@ template <typename Kind, int S, int R, typename Ahead>
   }
 }
 
-/// Like PanelsArgs of tile.h. Panels are `panel_size` pairs apart; k may be less than the steps that they hold.
+/// Like PanelsArgs of tile.h. Panels are `panel_size` pairs apart; k may be less than the number of steps in them.
 template <typename Kind>
 struct PairsArgs {
   int64_t rows, k;

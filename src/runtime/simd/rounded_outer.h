@@ -30,7 +30,7 @@ inline void rounded_outer(const OuterArgs& args, int64_t m0, int64_t m1, int64_t
   const auto *a = static_cast<const float*>(args.a), *b = static_cast<const float*>(args.b);
   auto* c = static_cast<F16*>(args.c);
   if (n0 >= n1) return;
-  // Tiles of about as many columns each, so that none is left with a few.
+  // Tiles have about equally many columns, so that the last one isn't tiny.
   constexpr int64_t kUnit = Simd<float>::kUnitLanes;
   const int64_t tiles = ceil_div(n1 - n0, kRoundedColumns), step = ceil_div(ceil_div(n1 - n0, tiles), kUnit) * kUnit;
   for (int64_t n = n0; n < n1; n += step)

@@ -36,7 +36,7 @@ void product_of_rows(int64_t rows, const void* a, int64_t lda, const void* weigh
   unpacked_product<PlainWeights<T, Weights>>(rows, a, lda, weights, first, count, c, layout, ahead, lines);
 }
 
-/// `Weights`: the type of weights that are not in panels.
+/// `Weights`: the type of unpacked weights.
 template <typename T, int Units, typename Weights = T>
 void product(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
              int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {

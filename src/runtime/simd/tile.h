@@ -79,7 +79,7 @@ class LineClock {
   int64_t due_ = 0;
 };
 
-/// Contiguous memory, of which each step prefetches up to `Lines` lines.
+/// Contiguous memory; each step prefetches up to `Lines` lines of it.
 template <int Lines>
 struct RunAhead {
   uintptr_t at;
@@ -95,10 +95,10 @@ struct RunAhead {
   }
 };
 
-/// Calls body(ahead), where `ahead` prefetches `lines` lines in `steps` steps, or a part of them if that is too many.
-/// The body takes a reference, and hands on references: a copy on the stack is written by halves and read at once, so
-/// that its load has to wait until each store before it has left the core, and what comes next waits with it. (Zen 5,
-/// one thread, LSTM B145 T32 H252 both ways, forward: a twelfth of the time.)
+/// Calls body(ahead), where `ahead` prefetches `lines` lines in `steps` steps, or fewer lines if there are too many.
+/// The body takes a reference, and passes it on as a reference. A copy on the stack would be written by halves and read
+/// at once: its load would wait until all stores before it have left the core. (Zen 5, one thread, LSTM B145 T32 H252
+/// both ways, forward: a twelfth of the time.)
 template <typename Body>
 [[gnu::always_inline]] inline void with_run_ahead(const void* from, int64_t lines, int64_t steps, const Body& body) {
   if (lines == 0 || steps == 0) {
@@ -157,7 +157,7 @@ struct RowsAhead {
 enum class Onto : uint8_t {
   kNothing,  ///< overwrites them
   kSum,      ///< adds them to its own sum, at the end
-  kSteps     ///< starts from them: its steps are added one by one, so that parts have the bits of the whole
+  kSteps     ///< starts from them: adds its steps one by one, so that the parts of a sum have the bits of the whole
 };
 
 /// What the sums of a block start with.
@@ -249,10 +249,11 @@ struct FewRowsShape {
 
 constexpr FewRowsShape few_rows_shape(int units, int rows) {
   const int most =
-      kVectorBytes == 64 ? 24 : 12;  // accumulators; beside them one register of a panel and `rows` broadcasts
+      kVectorBytes == 64 ? 24 : 12;  // accumulators; in addition a register for the panel and `rows` broadcasts
   int strip = units * kRegistersPerUnit;
   while (strip * rows > most) strip /= strip % 2 == 0 ? 2 : 3;
-  // By rows and units. Measured: with more, panels that come from the second-level cache arrive no faster, or slower.
+  // By rows and units. Measured: with more panels at once, panels from the second-level cache arrive no faster, or
+  // slower.
   constexpr int kPanels64[][5] = {{0, 8, 4, 4, 1}, {0, 4, 2, 1, 1}, {0, 2, 2, 1, 1}};
   constexpr int kPanels32[][5] = {{0, 4, 2, 1, 1}, {0, 2, 1, 1, 1}, {0, 2, 1, 1, 1}};
   if (kVectorBytes == 64) return {strip, kPanels64[rows - 1][units]};
@@ -404,7 +405,7 @@ void many_rows(const PanelsArgs<T>& args) {
 }
 
 /// Operands of no steps may have no memory. Nothing is read from them, but their addresses are still incremented, which
-/// is undefined for null pointers. So the address of the result, which has as many rows and columns, stands in.
+/// is undefined for null pointers. So the result's address, which has as many rows and columns, takes their place.
 inline void stand_in(int64_t k, const void*& a, int64_t& lda, const void*& panels, const void* c, int64_t ldc) {
   if (k > 0) return;
   a = panels = c;

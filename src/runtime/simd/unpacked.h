@@ -9,13 +9,13 @@
 namespace weft::runtime {
 namespace {
 
-// Products with weights as they lie, for ProductKernel: for few rows, packing costs more than it gains. Transposed
-// weights are read along their rows, as dot products; others by columns, where the sums have the order and the bits of
-// those on panels (tile.h). Each sum has one order, whatever the rows and columns beside it.
+// Products with unpacked weights, for ProductKernel: with few rows, packing costs more than it gains. Transposed
+// weights are read along their rows, as dot products. Others are read by columns; their sums have the order and the
+// bits of products on panels (tile.h). The order of a sum doesn't depend on other rows and columns.
 
 // ---- sums of lanes
 
-/// Lanes in the 16 bytes within which shuffles are cheap, and how many such blocks a vector has.
+/// The number of lanes in 16 bytes, within which shuffles are cheap, and the number of such blocks in a vector.
 template <typename T>
 constexpr int kBlockLanes = 16 / int{sizeof(T)};
 constexpr int kBlocks = kVectorBytes / 16;
@@ -30,7 +30,7 @@ template <typename T, int... Lane>
                                  ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2 + kHere / 2)...);
 }
 
-/// Adds each even block of 16 bytes to the odd one behind it: first the sums of a's blocks, then of b's.
+/// Adds each even block of 16 bytes and the odd block after it: first for a, then for b.
 template <typename T, int... Lane>
 [[gnu::always_inline]] inline Vector<T> add_picked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
   constexpr int kHere = kBlockLanes<T>, kCount = lanes.kCount;
@@ -51,7 +51,7 @@ template <typename T>
   }
 }
 
-/// From kBlocks such results, the sums over all blocks, in order.
+/// From kBlocks such results: the sums over all blocks, in order.
 template <typename T>
 [[gnu::always_inline]] inline Vector<T> sums_over_blocks(const Vector<T>* q) {
   if constexpr (kBlocks == 4) {
@@ -131,7 +131,7 @@ template <typename Kind, int R, typename Ahead>
     Vector<T> q[R][kBlocks];
 #pragma GCC unroll 4
     for (int part = 0; part < kLanes; part += kDots) {
-      if (column + part >= count) {  // no such columns: their sums would be thrown away
+      if (column + part >= count) {  // columns that don't exist: their sums would be thrown away
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -195,7 +195,8 @@ void dots_of_groups(const UnpackedArgs<Kind>& args, Ahead& ahead) {
     }
 }
 
-/// ProductKernel without panels. With weights that are not transposed it prefetches its own next columns, not `ahead`.
+/// A ProductKernel without panels. If weights are not transposed, it prefetches its own next columns instead of
+/// `ahead`.
 template <typename Kind>
 void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
                       void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
@@ -218,8 +219,8 @@ void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weig
     NothingAhead nothing;
     return dots_of_groups(args, nothing);
   }
-  // Not with_run_ahead(), which asks for two lines a step where steps of part of a vector leave slightly too few: that
-  // is slower, and half a megabyte more code.
+  // Not with_run_ahead(): if steps of part of a vector are slightly too few, it asks for two lines a step, which is
+  // slower, and half a megabyte more code.
   const int64_t bytes = smaller(ceil_div(lines * target::kCacheLine, steps), target::kCacheLine);
   RunAhead<1> run{reinterpret_cast<uintptr_t>(ahead), LineClock(bytes)};
   dots_of_groups(args, run);

@@ -9,7 +9,7 @@
 namespace weft::runtime {
 namespace {
 
-// What products of weights as they lie have in common (unpacked.h): kinds of operands, and where sums are stored.
+// Shared by products of unpacked weights (unpacked.h): kinds of operands, and where sums are stored.
 
 /// The 16-bit floats of a vector: bf16 are the high halves of f32.
 using HalfVector __attribute__((vector_size(kVectorBytes / 2))) = uint16_t;
@@ -126,7 +126,7 @@ struct HalfOperands : HalfColumns {
 #endif
 };
 
-/// Where the units of a group lie in the tiles: unit u of the group's columns is the (u % unroll)th of its panel.
+/// Where a group's units are in the tiles: unit u of the group's columns is unit u % unroll of its panel.
 template <typename T>
 struct UnitPlaces {
   T* first;  ///< the group's tile of the first panel
@@ -155,7 +155,7 @@ struct UnpackedArgs {
   const typename Kind::Left* a;
   int64_t lda;
   const typename Kind::Right* weights;  ///< the first of the current panels
-  int64_t columns;                      ///< of a group that they have, of `units` units
+  int64_t columns;                      ///< the weights' columns in a group of `units` units
   int64_t units;
   typename Kind::Sum* c;
   const ProductLayout& layout;

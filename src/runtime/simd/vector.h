@@ -48,7 +48,7 @@ struct Simd<double> {
 template <typename T>
 using Vector = typename Simd<T>::Vector;
 
-/// Numbers of lanes as template arguments, which a shuffle wants.
+/// Indices of lanes as template arguments, for shuffles.
 template <int... Lane>
 struct Lanes {
   static constexpr int kCount = sizeof...(Lane);

@@ -32,7 +32,7 @@ def is_castable(tensor):
 
 
 def explicit(case, device):
-    """The call with the casts that its list stands for written out."""
+    """The call with the casts of its list written out."""
     policy = tables.policy_of(case, LISTS)
     leaves = [leaf for leaf in pytree.tree_leaves(case.args) if isinstance(leaf, torch.Tensor) and is_castable(leaf)]
     more, to = {}, None

@@ -45,7 +45,7 @@ def test_the_cpus_list_gives_what_the_cpu_gives(case, autocast_list):
 @pytest.mark.parametrize("case", [case for case in CASES if case.operation not in CELLS], ids=ids)
 @pytest.mark.filterwarnings("ignore")
 def test_the_list_of_xla(case, autocast_list):
-    """By what its source says of the operation: torch_xla/csrc/autocast_mode.cpp."""
+    """Compared with the source of PyTorch/XLA's list: torch_xla/csrc/autocast_mode.cpp."""
     operation = case.operation
     forms = {name: {each.split(".")[0] for each in WRITTEN[name]} for name in WRITTEN}
     autocast_list("xla")
@@ -61,7 +61,7 @@ def test_the_list_of_xla(case, autocast_list):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.filterwarnings("ignore")
 def test_values_by_each_list(dtype, autocast_list):
-    """Those of explicit casts."""
+    """The values are those of explicit casts."""
     torch.manual_seed(0)
     x, image = torch.rand(3, 4, dtype=dtype), torch.rand(1, 2, 6, 6)
     square = torch.rand(3, 3) + 2 * torch.eye(3)

@@ -29,7 +29,7 @@ def fresh():
 
 
 def program_of(f, inputs):
-    """The program of all of f: its text, and which of the inputs it takes."""
+    """The program of the whole function f: its text, and which inputs it takes."""
     module = make_fx(f, tracing_mode="fake")(*inputs)
     graph = Partition(module.graph)
     members = [n for n in module.graph.nodes if n.op == "call_function"]

@@ -157,7 +157,7 @@ def test_gradients_at_ties_zeros_bounds_and_nan(op: OpInfo) -> None:
 
 
 def test_where_no_gradient_arrives_none_is_computed() -> None:
-    """A derivative that is infinite adds nothing to the other result's."""
+    """An infinite derivative adds nothing to the other result's gradient."""
     x = torch.tensor([0.0, 1.0, 4.0], dtype=torch.float64, requires_grad=True)
     total, root = weft.jit(lambda x: (x.sum(), x.sqrt()))(x)
     assert torch.equal(torch.autograd.grad(total, x, retain_graph=True)[0], torch.ones_like(x))

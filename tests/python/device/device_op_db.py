@@ -31,7 +31,7 @@ def tensors_of(tree: Any) -> list[Tensor]:
 
 
 def on_device(tensor: Tensor) -> Tensor:
-    """The tensor with its strides and offset, in memory of its own on the device."""
+    """A copy of the tensor on the device, with the same strides and offset."""
     if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg() or tensor.is_contiguous():
         moved = tensor.detach().to("weft")
     else:
@@ -76,7 +76,7 @@ class Call:
 
     @property
     def stays(self) -> bool:
-        """Whether the results lie on the device that the inputs lie on."""
+        """Whether the results are on the device of the inputs."""
         return self.op.name != "to" and bool(tensors_of(self.given))
 
 

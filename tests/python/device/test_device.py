@@ -175,7 +175,7 @@ def test_wrong_shapes_are_errors_at_once():
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_an_error_in_the_middle_of_a_batch(rounds):
-    """From the third time on the record is a compiled program, if it is one."""
+    """At its third sight the record is a compiled program, if it can be one."""
     x = torch.arange(5.0, device="weft")
     for _ in range(rounds):
         before, wrong, after = x * 2, x[torch.tensor([7])], x * 3
@@ -395,7 +395,7 @@ def test_operations_that_run_at_once_are_counted_with_their_place():
     ("bins", "low", "high"), [(8, 0, 7), (5, 0, 4), (3, 2, 6), (4, 0, 0), (1, 3, 3)], ids=lambda value: str(value)
 )
 def test_a_histogram_of_whole_numbers(bins, low, high, dtype):
-    """Of which the CPU's kernel takes floats alone; equal limits are those of the values."""
+    """The CPU's kernel takes only floats; equal limits mean the limits of the values."""
     torch.manual_seed(10)
     for x in (torch.randint(0, 9, (40,), dtype=dtype), torch.full((3,), 3, dtype=dtype), torch.empty(0, dtype=dtype)):
         found = torch.histc(x.to("weft"), bins, low, high)

@@ -264,7 +264,7 @@ FAILING = {
 @pytest.mark.parametrize("where", ["before", "behind"])
 @pytest.mark.parametrize("fails", FAILING)
 def test_a_change_is_applied_once_where_something_fails(fails: str, where: str) -> None:
-    """Operations that can't run as one program run again one by one, with memory that was donated to the program."""
+    """If a program fails, its operations run again one by one, with the memory that was donated to it."""
     x = torch.randn(6, 4, device="weft")
     p, q = torch.zeros(300, 40, device="weft"), torch.zeros(300, 40, device="weft")
     weft.sync()

@@ -254,7 +254,7 @@ class Encoding(collections.UserDict):
 
 
 class Labelled(dict):
-    """With a tensor beside its items."""
+    """An object with a tensor besides its items."""
 
 
 Pair = collections.namedtuple("Pair", ["x", "n"])

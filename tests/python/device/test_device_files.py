@@ -82,7 +82,7 @@ class OnDevice(torch.utils.data.Dataset):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_workers_that_send_tensors_of_the_device():
-    """As copies; a worker's device is its own."""
+    """They arrive as copies; a worker has its own device."""
     batches = list(DataLoader(OnDevice(), batch_size=3, num_workers=2))
     assert [batch.device.type for batch in batches] == ["weft", "weft"]
     assert [batch[:, 0].tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5]]
@@ -162,7 +162,7 @@ def test_views_stay_views(again):
 
 
 def test_pickled_tensors():
-    """Each with the whole of its storage, as on the CPU, where it is afterwards."""
+    """Each has its whole storage afterwards, as on the CPU."""
     x = torch.arange(6.0, device="weft")
     y, part, turned = pickle.loads(pickle.dumps([x, x[1:3], x.view(2, 3).t()]))
     assert y.is_cpu and part.tolist() == [1, 2] and turned.tolist() == [[0, 3], [1, 4], [2, 5]]

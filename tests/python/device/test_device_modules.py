@@ -99,7 +99,7 @@ def test_other_moves_are_pytorchs() -> None:
 
 
 def test_modules_that_move_in_several_threads() -> None:
-    """Each keeps its parameters, and no thread sees that another moves a module."""
+    """Each module keeps its parameters, and no thread notices that another moves a module."""
     barrier = threading.Barrier(6)
     faults: list[str] = []
 

@@ -40,7 +40,7 @@ def test_one_program_for_all_lengths(name):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_size_as_an_argument_is_never_a_wrong_one(place, size):
-    """Of two lengths an expression is guessed; a third, and others, at which the guess is wrong must not find it."""
+    """Two lengths suggest an expression; a program for it must not be found at other lengths where it is wrong."""
     rng = random.Random(f"{place} {size}")
     for seed in range(7):
         length = rng.randint(2, LONGEST)
@@ -48,7 +48,7 @@ def test_a_size_as_an_argument_is_never_a_wrong_one(place, size):
 
 
 def test_a_number_of_features_has_code_of_its_own():
-    """Unless the number turns out to be a length: sound is [batch, channels, time]."""
+    """A number may also be a length of the data: sound is [batch, channels, time]. Then it has no code of its own."""
     torch.manual_seed(0)
     layer = nn.Conv1d(2, 3, 5, padding=2)
     on_device = nn.Conv1d(2, 3, 5, padding=2).to("weft")

@@ -291,7 +291,7 @@ def test_a_loop_that_never_syncs_is_cut() -> None:
 
 
 def test_an_update_takes_the_memory_of_the_parameter() -> None:
-    """And a step that fails, as a program too, leaves it as it was."""
+    """A step that fails leaves the parameter unchanged, also as a program."""
     model = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 2)).to("weft")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 

@@ -160,7 +160,7 @@ VIEWS: list[View] = [
 
 
 def numbers(r: random.Random, x: Tensor) -> Tensor:
-    """Of a shape that broadcasts to the tensor's."""
+    """Numbers of a shape that broadcasts to the tensor's."""
     shape = [1 if r.random() < 0.2 else n for n in x.shape]
     count = max(1, int(torch.Size(shape).numel()))
     values = torch.tensor([r.randint(1, 50) for _ in range(count)])[: torch.Size(shape).numel()]
@@ -276,8 +276,8 @@ def run_program(seed: int, steps: int) -> int:
 
 
 def is_unwritable(x: Tensor, other: Tensor) -> bool:
-    """Whether the result of a write is left open: parts of the memory overlap, and the CPU writes them in an order of
-    its own."""
+    """Whether the result of a write is undefined: parts of the memory overlap, and the CPU writes them in its own
+    order."""
     if torch._debug_has_internal_overlap(x) == 0:
         return x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and other is not x
     return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 
-#: A map that is never destroyed, or that each thread has.
+#: A static map that is never destroyed, or a thread-local one.
 IN_CPP = re.compile(
     r"^(?:\s*(?:static\s+)?thread_local\s+std::(?:unordered_)?(?:map|set|multimap)<.*?>\s+(\w+);"
     r"|(?:static\s+)?auto& (\w+) = \*new std::(?:unordered_)?(?:map|set|multimap)<)",

@@ -44,7 +44,7 @@ def run_tool(name: str, *arguments: str, text: str) -> str:
 
 
 def values_printed(printed: str) -> dict[str, list[float]]:
-    """By the name of an output, the elements that `weft-run --values` prints."""
+    """The elements that `weft-run --values` prints, by the name of an output."""
     return {name: [float(value) for value in values.split()] for name, values in OUTPUT.findall(printed)}
 
 

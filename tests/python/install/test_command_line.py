@@ -244,7 +244,7 @@ if __name__ == "__main__":
 
 
 def test_weft_as_the_default_of_torch_compile(tmp_path: Path) -> None:
-    """Where the program names another backend, or gives options of Inductor's, it has what it asks for."""
+    """A program that names another backend, or gives Inductor's options, gets what it asks for."""
     write(tmp_path, "script.py", DEFAULT_BACKEND)
     ours = command([*UNDER_WEFT, "--backend", "weft", "script.py"], tmp_path)
     assert ours.returncode == 0, ours.stderr

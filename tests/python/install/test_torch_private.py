@@ -47,7 +47,7 @@ def found(name: str) -> Any:
 
 
 def mentions(holder: Any, attribute: str) -> bool:
-    """Whether its text mentions the attribute: one that `__init__` makes, or that a module looks for on others'
+    """Whether the text mentions the attribute: one that `__init__` sets, or one that a module looks for on others'
     objects."""
     return re.search(rf"\b{attribute}\b", inspect.getsource(holder)) is not None
 

@@ -235,7 +235,7 @@ def test_a_captured_function_may_not_use_it():
 
 
 def adam(params, grads, firsts, seconds, step, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
-    """One step, as torch.optim.Adam does it."""
+    """One step as in torch.optim.Adam."""
     step = step + 1
     size = lr / (1 - betas[0] ** step)
     root = (1 - betas[1] ** step).sqrt()

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from loops.corpus import INPUT, LOOPS
 
 B, T = 3, 6
-#: One loop of each way to write it, and every loop with something of its own.
+#: One loop for each way to write it, and every loop with something special.
 CHOSEN = (
     "peephole, buffer", "selective ssm, growing cat", "mgu, unbind and zip", "sru, while counter", "spikes, buffer",
     "conv lstm, list and stack", "stacked module list", "masked", "dict state", "in place gates", "recurrent dropout",
@@ -169,7 +169,7 @@ def _two_ways(x: Tensor) -> Tensor:
 
 
 def test_what_differs_in_a_step_is_said() -> None:
-    """What it does, and what most do in its place."""
+    """It says what the step does, and what most steps do instead."""
     graphs: list[Any] = []
 
     def keep(module: Any, _: Any) -> Any:

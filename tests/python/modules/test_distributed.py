@@ -55,7 +55,7 @@ def alone() -> Iterator[None]:
 
 
 def test_the_group_exchanges_tensors_of_the_cpu(alone: None) -> None:
-    """Not of the device weft, which torch.accelerator takes for the machine's accelerator."""
+    """Not tensors of the device weft, although torch.accelerator takes it for the machine's accelerator."""
     weft.device.register()
     assert torch.accelerator.current_accelerator() == torch.device("weft")
     assert dist.get_backend_config() == "cpu:gloo"

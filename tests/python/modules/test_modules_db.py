@@ -171,7 +171,7 @@ def test_pickle_and_deepcopy(info: ModuleInfo, training: bool, dtype: torch.dtyp
 
 
 def spread(tensor: Tensor) -> Tensor:
-    """The same values with gaps between them."""
+    """The same values, with gaps between them in memory."""
     apart = torch.repeat_interleave(tensor.detach(), 2, dim=-1)[..., ::2]
     assert tensor.numel() < 2 or not apart.is_contiguous()
     return apart.requires_grad_(tensor.requires_grad)

@@ -253,7 +253,7 @@ def test_bad_calls_are_answered_in_pytorchs_words(kind):
 @pytest.mark.parametrize("enforce_sorted", [True, False])
 @pytest.mark.parametrize("name", [name for name in VARIANTS if "is-init" not in name])
 def test_packed_sequences(name, enforce_sorted):
-    """In evaluation every sequence as if it were alone; gradients too."""
+    """In evaluation each sequence is computed as if it were alone; gradients too."""
     lengths = [5, 4, 2, 2] if enforce_sorted else [2, 5, 2, 4]
     case = variant(name, steps=5, batch=4, num_layers=2, bidirectional=True, train=False)
     packed = nn.utils.rnn.pack_padded_sequence(case.x, lengths, enforce_sorted=enforce_sorted)

@@ -49,7 +49,7 @@ def test_threads_serve_one_module(kind: str) -> None:
 
 
 class Encoded(Dataset):
-    """Items that went through a recurrent module where they were made."""
+    """Items that went through a recurrent module in the process that made them."""
 
     def __init__(self) -> None:
         self.module = nn.GRU(4, 6, batch_first=True)
@@ -243,7 +243,7 @@ def test_forward_mode_falls_back(kind: str) -> None:
 
 
 class Wrapped(Tensor):
-    """A tensor subclass that nobody has heard of; it records the operators that it meets."""
+    """An unknown tensor subclass that records its operators."""
 
     seen: tuple[str, ...] = ()
 

@@ -260,7 +260,7 @@ def check_config(config: Config) -> None:
 
 
 def looks_of(tensor: Tensor, what: str, config: Config) -> tuple[Any, ...]:
-    """All but the numbers.
+    """Everything about the results but the numbers.
 
     The strides of gradients are no promise, nor are those of a single step from a transposed state, which come out
     of elementwise operations in PyTorch.

@@ -208,7 +208,7 @@ def test_an_operation_without_derivative():
 
 @pytest.mark.parametrize("matrix", ["regular", "singular"])
 def test_determinants(matrix):
-    """det's backward looks at values where it has a graph of its own."""
+    """det's backward reads values if it has a graph of its own."""
 
     def step(h, x):
         h = torch.tanh(h * 0.9 + 0.1 * x * torch.det(h))
@@ -230,7 +230,7 @@ def test_determinants(matrix):
         ("nonsense(%0)", "'nonsense' names no operator"),
         ("aten.cumsum.default(%0", r"expected \)"),
         ("aten.cumsum.default(%0, 1)", "takes 3 arguments, not 2"),
-        ("aten.cumsum.default(%1, 1, None)", "%1 of 1 operands"),
+        ("aten.cumsum.default(%1, 1, None)", "%1 names no operand: there are 1"),
         ("aten.cumsum.default(%0, 'x', None)", "a text can't be an argument of type int"),
         ("aten.cumsum.default(%0, 0, f64)", r"result 0 of aten.cumsum.default is Double\[2\]"),
         ("aten.cumsum.default(%0, 5, None)", "Dimension out of range"),

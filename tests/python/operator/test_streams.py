@@ -44,7 +44,7 @@ torch.save(found[0], sys.argv[1])
 
 
 def test_the_bits_are_the_same(run_python: Callable[..., str], tmp_path: Path) -> None:
-    """One and the same code stores either way."""
+    """The same code stores either way."""
     results = []
     for stream in ("0", "1"):
         script = f"import sys; sys.argv = ['', {str(tmp_path / stream)!r}]\n{SCRIPT}"

@@ -1,4 +1,4 @@
-"""What tests of packages compare: a package's steps with the same steps in PyTorch."""
+"""Compares a package's steps with the same steps in PyTorch."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ class Machine:
         return [each for each in (self.compiler, *self.run[:1]) if shutil.which(each) is None]
 
     def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
-        """What runs a program."""
+        """The command that runs a program."""
         return [*self.run, str(program), *arguments]
 
 
 class Microcontroller(Machine):
-    """One without a system, emulated with files of this machine."""
+    """A target without an operating system, emulated with files of this machine."""
 
     def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
         words = ",".join(f"arg={word}" for word in (program.name, *arguments))
@@ -93,7 +93,7 @@ def build(folder: Path, source: Path, target: str) -> Path:
 
 
 def _command(folder: Path, target: str, arguments: list[str]) -> list[str]:
-    """What runs the driver of a package."""
+    """The command that runs the driver of a package."""
     if target != "wasm32":
         return machine_of(target).command(build(folder, FOLDER / "driver.c", target), arguments)
     machine, module = machine_of(target), folder / "model.wasm"
@@ -138,7 +138,7 @@ def symbols(file: Path) -> list[tuple[str, str]]:
 
 
 def loaded(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> weft._packages.load.Model:
-    """The package's library from a place of its own: a file that is loaded stays what it was."""
+    """The package's library, loaded from a copy: a loaded file must not change."""
     place = tmp_path_factory.mktemp("library") / f"lib{folder.name}.so"
     shutil.copy(folder / f"lib{folder.name}.so", place)
     return weft.load(place)

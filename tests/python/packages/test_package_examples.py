@@ -160,7 +160,7 @@ def test_the_spotter_without_words(tmp_path: Path) -> None:
 
 
 def test_the_policy(tmp_path: Path) -> None:
-    """Learned in part; what it says in the C loop is what PyTorch's says to the same measurements."""
+    """A policy that is only partly trained; in C the loop answers as in PyTorch, for the same measurements."""
     needs("cc")
     figures = policy.run(tmp_path, most=400, steps=2000, rate=0)
     assert figures["difference"] <= policy.BOUND

@@ -26,7 +26,7 @@ def _no_grad() -> Any:
 def test_the_order_of_blocks_changes_no_bit(
     quantize: str | None, target: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Steps from a state that was saved after an odd number of them are those that follow without a stop."""
+    """Steps from a state that was saved after an odd number of steps are the same as without a stop."""
     torch.manual_seed(1)
     module, x = nn.LSTM(3, 271), torch.randn(9, 3)  # 271: blocks that no number of vectors fills
     path = tmp_path_factory.mktemp("packages") / "model"
@@ -49,7 +49,7 @@ def test_layers_and_rows(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def test_a_step_that_fails(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """It leaves the state, and the order of the next step's blocks, as they were."""
+    """The step leaves the state, and the order of the next step's blocks, unchanged."""
     torch.manual_seed(3)
     w, table = torch.randn(320, 320) / 18, torch.randn(4, 320)
 

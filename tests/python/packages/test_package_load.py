@@ -128,7 +128,7 @@ def test_libraries_that_end_too_early(library: Path, tmp_path: Path) -> None:
 
 
 def test_headers_of_random_bytes(library: Path, tmp_path: Path) -> None:
-    """In a process of its own, which must end by itself: what its loader makes of them, or an error."""
+    """In a separate process, which must not crash: the loader accepts the headers, or there is an error."""
     (tmp_path / "library").write_bytes(library.read_bytes())
     done = subprocess.run([sys.executable, "-c", RANDOM_HEADERS, str(tmp_path)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

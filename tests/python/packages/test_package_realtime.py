@@ -25,7 +25,7 @@ def _no_grad() -> Any:
 
 
 def filtered(carry: dict[str, Tensor], x: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-    """What a module has not: an index that is looked up, a window, a division of integers, sines."""
+    """A step with ops that modules lack: an index that is looked up, a window, an integer division, sines."""
     window = torch.cat([carry["window"][1:], x])
     count = (carry["count"] + 1) % 7
     return {"window": window, "count": count}, torch.sin(window).cumsum(0) + window[count // 2]
@@ -59,7 +59,7 @@ def test_no_call_of_the_system(name: str, target: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def interposed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the program with a package's library, some steps, and what it shall do itself."""
+    """Runs the program with a package's library for some steps, and with what it shall do itself."""
     place = tmp_path_factory.mktemp("interposed")
     library = MODELS["gru"](place / "model", packaged.NATIVE[-1]) / "libmodel.so"
     if not library.exists():

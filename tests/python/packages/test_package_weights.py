@@ -138,7 +138,7 @@ def test_steps(quantize: str, target: str, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("target", [*packaged.NATIVE, "aarch64", "cortex-m4"])
 @pytest.mark.parametrize("quantize", TYPES)
 def test_products_read_one_at_a_time(quantize: str, target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A product whose columns are rows of what reads it: no block of columns has it."""
+    """A product whose columns are rows of its reader: it belongs to no block of columns."""
     torch.manual_seed(11)
     w, rows = torch.randn(5, 4), torch.randn(4, 5)
     near, near_rows = rounded(w, quantize, 0), rounded(rows, quantize)

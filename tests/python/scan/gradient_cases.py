@@ -13,7 +13,7 @@ from torch.autograd import grad
 from torch.utils.checkpoint import checkpoint
 
 WIDTH = 3
-#: Weft's message about a second derivative that it doesn't have.
+#: Weft's message about a missing second derivative.
 REFUSED = "weft: the second derivative through a hook"
 
 Pool = list[Tensor]
@@ -21,7 +21,7 @@ Part = Callable[[Pool, Tensor], None]
 
 
 class Scaled(torch.autograd.Function):
-    """Sine, with another derivative; reads its output."""
+    """Sine with a derivative of its own, which reads the output."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, by: float) -> Tensor:
@@ -69,7 +69,7 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 @dataclasses.dataclass
 class Step:
-    """A step: its parts, and what it captures."""
+    """A step: its functions, and the tensors that it captures."""
 
     parts: list[tuple[str, Part]]
     weights: list[Tensor]

@@ -1,4 +1,4 @@
-"""Steps and what they depend on: each case is a step and the changes that end where they began."""
+"""Steps and their dependences: each case is a step, and changes that end where they began."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Case = tuple[Step, list[Change]]
 
 
 def set_to(place: Any, name: str, *values: Any) -> list[Change]:
-    """To each of the values, and back to what it is now."""
+    """Changes to each of the values, and back to the present one."""
     before = place[name] if isinstance(place, dict) else getattr(place, name)
     put = place.__setitem__ if isinstance(place, dict) else functools.partial(setattr, place)
     return [functools.partial(put, name, value) for value in (*values, before)]

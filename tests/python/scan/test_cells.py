@@ -159,7 +159,7 @@ def masked(module: ZoneoutLSTM, x: Tensor, h: Tensor, kept: Tensor) -> Tensor:
 
 
 def test_masks_drawn_in_the_step_are_the_same_forward_and_backward() -> None:
-    """What was kept can be read off h where it didn't move; with those masks given, a loop has the same gradients."""
+    """The mask that was kept shows in h where h didn't move; a loop with those masks has the same gradients."""
     module = ZoneoutLSTM(3, 16, zoneout_h=0.5, zoneout_c=0.0).double()
     x, h = torch.randn(8, 4, 3, dtype=torch.float64), torch.randn(4, 16, dtype=torch.float64)
     y, _ = module(x, (h, torch.zeros_like(h)))

@@ -27,7 +27,7 @@ def attend(cache: Tensor, x: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def by_index(cache: Tensor, x: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The same row, written and read by its number."""
+    """Writes and reads the same row by its index."""
     key, p = x
     cache = cache.clone()
     old = cache[:, :, p] * 1.5  # the row itself is a view, which shows what is written

@@ -102,7 +102,7 @@ def test_it_is_the_same_outside_a_trace() -> None:
 
 
 class Watched(torch.autograd.Function):
-    """Dynamo leaves it to Python: it keeps a record of values."""
+    """A Function that Dynamo leaves to Python, since it records values."""
 
     seen: list[float] = []  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""Calls of weft.scan whose program was found before, which take a shorter way, beside the loop that they mean."""
+"""Calls of weft.scan whose program was found before, which take a shorter way, compared with the plain loop."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Doubled(torch.autograd.Function):
-    """A Function whose derivative is not that of its forward."""
+    """A Function whose derivative isn't that of its forward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def test_derivatives_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_step_runs_once_a_call() -> None:
-    """On any way of a call: with a known program, a new one, or one for new numbers."""
+    """This holds for all ways of a call: with a known program, with a new one, and with one for new numbers."""
     runs: list[int] = []
     scale = [1.0]
 

@@ -41,7 +41,7 @@ def _step(of):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_size_is_never_taken_for_another(place):
-    """With expressions of the size that a few sizes don't tell from others."""
+    """With expressions of a size that a few sizes can't distinguish from other expressions."""
     chosen = random.Random(place)
     for size in chosen.sample(list(SIZES), 2):
         step = _step(lambda h, n, size=size: PLACES[place](h, SIZES[size](n)))

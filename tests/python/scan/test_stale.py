@@ -26,7 +26,7 @@ H, X = torch.linspace(-1, 1, 6).reshape(2, 3), torch.linspace(-2, 1, 24).reshape
 
 
 def compare(step: Step, h: Tensor = H, xs: Tensor = X) -> None:
-    """Compares the results, and what training would see of them."""
+    """Compares the results, and the gradients and states that training would see."""
     expected, found = loop(step, h, xs), weft.scan(step, h, xs)
     rounding = {"atol": 1e-2, "rtol": 1e-2} if torch.is_autocast_enabled("cpu") else {}
     torch.testing.assert_close(found, expected, **rounding)

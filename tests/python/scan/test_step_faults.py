@@ -55,7 +55,7 @@ def test_an_index_that_fills_twice_counts_once() -> None:
 
 
 def test_an_index_that_copies_twice() -> None:
-    """Which of the copies stays is the last one's; PyTorch's derivative is of all of them."""
+    """The last copy decides which one stays; PyTorch's derivative covers all of them."""
     twice = torch.tensor([1, 3, 1])
     assert_like_the_loop(lambda x, y: x.index_copy(1, twice, y), numbers(3, 4), numbers(3, 3))
 

@@ -408,7 +408,7 @@ class Unseen(torch.autograd.Function):
 
 
 def test_a_node_that_nobody_recorded():
-    """A Function that gets past the recorder leaves a node that no recorded operation explains."""
+    """A Function that the recorder misses leaves a node that no recorded operation explains."""
     past = super(torch.autograd.function._SingleLevelFunction, Unseen).apply
 
     def step(h, x):

@@ -178,7 +178,7 @@ def test_numpy_arrays_in_a_step():
     ],
 )
 def test_reasons_speak_of_the_users_program(change):
-    """With the line, and not of the tensors and devices that a step is recorded on."""
+    """Reasons name the line, and not the tensors and devices that a step is recorded on."""
     weft.scan(lambda h, x: (h + change(x), x), H, XS)
     assert "(test_told.py:" in reasons()
     assert not re.search(r"stand-in|meta|device|leaf Variable|require", reasons())

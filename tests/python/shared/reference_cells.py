@@ -112,8 +112,7 @@ def step(module, suffix, x, carry, h):
 
 
 class Weights:
-    """The weights of one layer and direction: their products for some of the gates' rows, and what is applied to
-    these."""
+    """The weights of one layer and direction: products for some gates' rows, and the functions applied to these."""
 
     def __init__(self, module, suffix):
         self.module, self.suffix = module, suffix

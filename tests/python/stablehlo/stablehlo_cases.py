@@ -1,4 +1,5 @@
-"""Programs that have every op of the IR, with inputs at the edges of what it takes, for test_stablehlo.py."""
+"""Programs that together have every op of the IR, with inputs at the edges of the ops' domains, for
+test_stablehlo.py."""
 
 from __future__ import annotations
 

@@ -234,6 +234,15 @@ def test_what_a_transposed_convolution_of_a_large_stride_can_be_instead() -> Non
         torch.testing.assert_close(weft.stream(instead, x, time=2).run(x), refused(x), atol=1e-5, rtol=0)
 
 
+def test_what_a_padding_of_many_steps_can_be_instead() -> None:
+    x = torch.randn(1, 3, 40)
+    with pytest.raises(RuntimeError, match="pad in several layers of at most 1024"):
+        weft.stream(nn.Sequential(nn.ConstantPad1d((1100, 0), 0.0), nn.Conv1d(3, 1, 1101)), x, time=2)
+    twice = nn.Sequential(nn.ConstantPad1d((550, 0), 0.0), nn.ConstantPad1d((550, 0), 0.0), nn.Conv1d(3, 1, 1101))
+    with torch.no_grad():
+        torch.testing.assert_close(weft.stream(twice, x, time=2).run(x), twice(x))
+
+
 def test_a_stride_does_not_hide_what_needs_the_future() -> None:
     class Backwards(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -284,7 +293,7 @@ def test_steps_that_are_taken_together() -> None:
     rnn = nn.GRU(4 * C, C, batch_first=True)
     stream = compare(lambda x: rnn(x.reshape(B, -1, 4 * C))[0], torch.randn(B, 24, C), 1)
     assert stream.chunk == 4
-    with pytest.raises(ValueError, match="takes 4 steps at once, so that 6 are no number of chunks"):
+    with pytest.raises(ValueError, match="must be a positive multiple of 4, not 6"):
         stream.run(torch.randn(B, 6, C))
 
 
@@ -316,7 +325,7 @@ def test_inputs_that_do_not_fit() -> None:
         stream.run(torch.randn(B, 9, C, dtype=torch.float64))
     with pytest.raises(ValueError, match="a chunk has 1 steps, not 2"):
         stream.step(torch.randn(B, 2, C))
-    with pytest.raises(ValueError, match="0 are no number of chunks"):
+    with pytest.raises(ValueError, match="must be a positive multiple of 1, not 0"):
         stream.run(torch.randn(B, 0, C))
     with pytest.raises(ValueError, match="has 1 leaves, not 2"):
         stream.run(torch.randn(B, 1, C), 3)
@@ -375,7 +384,7 @@ class Decoder(nn.Module):
         (nn.GRU(C, C, batch_first=True, bidirectional=True), "from the sequence's end to its beginning"),
         (nn.GroupNorm(2, C), "reduce_sum over time"),
         (Attention(), "all steps at each step"),
-        (Decoder(), "scan (begins with|decides)"),
+        (Decoder(), "scan (has an initial carry|takes the model's initial state)"),
         (
             nn.Dropout(0.5),
             r"the model draws random numbers: give them as an argument \(dropout does nothing after eval",
@@ -396,7 +405,7 @@ def test_refused(model: Callable[[Tensor], Tensor], message: str) -> None:
 
 
 def test_an_initial_state_that_is_an_argument() -> None:
-    with pytest.raises(RuntimeError, match="decides what the model begins with, by an input without time"):
+    with pytest.raises(RuntimeError, match="takes the model's initial state from an input without time"):
         weft.stream(Initial(), torch.randn(B, 12, C), torch.randn(1, B, C), time=[1, None])
 
 

@@ -1,5 +1,5 @@
-// Ops that fail when they run. Every op of the table tells whether it may fail. A call that fails leaves the memory of
-// inputs in which results are stored as it was, wherever in the program the op is.
+// Ops that fail when they run. Every op of the table says whether it may fail. If a call fails, inputs in whose memory
+// results are stored stay unchanged, wherever in the program the op is.
 
 #include <gtest/gtest.h>
 

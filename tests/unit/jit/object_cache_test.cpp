@@ -72,7 +72,7 @@ class ObjectCache : public testing::Test {
     return info.st_mode & 07777;
   }
 
-  /// Expects a compilation, with `what` in the place of the object: nothing may be read from it, wait for it or fail
+  /// Expects a compilation with `what` in the place of the object: nothing may be read from it, wait for it, or fail
   /// because of it.
   void expect_compiled(const std::string& what) {
     EXPECT_FALSE(compile_from_disk()) << what;

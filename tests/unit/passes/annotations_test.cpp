@@ -1,5 +1,5 @@
-// Annotations tell how a pass may treat an op. An op's result doesn't depend on them: a text that has them is refused
-// with its line, or runs as it would without.
+// Annotations tell how a pass may treat an op; an op's result doesn't depend on them. A text with annotations is
+// refused with its line, or runs as without them.
 
 #include <algorithm>
 #include <cmath>

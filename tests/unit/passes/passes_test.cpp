@@ -1,4 +1,4 @@
-// Each pass leaves the results of random programs as they are, within rounding.
+// Each pass keeps the results of random programs, up to rounding.
 
 #include "base/settings.h"
 #include "gradients.h"

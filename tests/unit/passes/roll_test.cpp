@@ -1,4 +1,4 @@
-// roll: scans that were unrolled are found again, and what programs compute stays as it is, to the bit.
+// roll: unrolled scans are found again, and programs compute the same bits as before.
 
 #include "passes/rolling/roll.h"
 

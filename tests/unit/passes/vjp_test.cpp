@@ -301,7 +301,7 @@ TEST(Vjp, RefusesWhatALoopOfUnknownLengthMakesVary) {
   })");
   EXPECT_NE(testing::error_of([&] { passes::vjp(program, {true, false, false}); }).find("max_steps"),
             std::string::npos);
-  passes::Vjp other = passes::vjp(program, {false, true, false});  // what it makes is a constant to %y
+  passes::Vjp other = passes::vjp(program, {false, true, false});  // by %y: the while's result is a constant there
   EXPECT_EQ(other.backward.body.results.size(), 1u);
 }
 

@@ -1,5 +1,5 @@
-// Results in the memory of inputs: which are written in place, that no stage reads a new value for an old one, and
-// which are refused.
+// Results in the memory of inputs: which are written in place, which are refused, and that no stage reads a new value
+// instead of an old one.
 
 #include <algorithm>
 #include <cstring>
@@ -47,7 +47,7 @@ void expect_on_all_teams(const std::string& text, const std::vector<Array>& inpu
 /// Values that fuse copies if it needs memory for them.
 bool is_view(const ir::Op& op) { return planning::is_view(op.code) || op.code == OpCode::kReshape; }
 
-/// The op of the body that makes this value; null for an input.
+/// The op of the body that computes this value; null for an input.
 const ir::Op* maker(const ir::Program& program, ValueId value) {
   for (const ir::Op& op : program.body.ops)
     if (std::ranges::find(op.results, value) != op.results.end()) return &op;

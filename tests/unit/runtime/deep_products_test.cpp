@@ -21,9 +21,9 @@ namespace {
 /// The depth of a product by 20 columns, in two units of f32, whose panel is too large for such a cache; it is odd.
 constexpr int64_t deep(int64_t private_cache) { return private_cache / 4 / (2 * target::kUnit) + 77; }
 
-/// One product of all rows, and one in each step of a loop. `weights`: f32 or bf16. Sums are scaled: otherwise a
-/// rounding in the first step would be hundreds of times larger after the second, and the more so the deeper the
-/// products are.
+/// One product of all rows, and one in each step of a loop. `weights`: f32 or bf16. Sums are scaled. Otherwise a
+/// rounding error of the first step would be hundreds of times larger after the second; the deeper the products, the
+/// larger.
 std::string program_of(const std::string& weights, int64_t depth) {
   const std::string k = std::to_string(depth), cast = weights == "f32" ? "copy" : "cast";
   return "program @p(%h0: f32[B," + k + "], %x: f32[T,B," + k + "], %w: " + weights + "[20," + k +

@@ -101,7 +101,7 @@ TEST_P(F16Test, GradientsAreThoseOfF32Rounded) {
     const int64_t lda = m + between(0, 3), ldb = n + between(0, 3), ldc = n + between(0, 3);
     Elements<float> a(rows * lda), b(rows * ldb), c(m * ldc);
     Elements<uint16_t> found(m * ldc);
-    // From numbers that round to zero to numbers beyond f16.
+    // The scales range from numbers that round to zero to numbers beyond f16.
     const float scale = std::ldexp(1.0F, static_cast<int>(between(-28, 16)));
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < rows * lda; ++i) a[i] = scale * normal(random_);

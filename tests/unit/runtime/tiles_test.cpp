@@ -64,7 +64,7 @@ float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16)
 
 using Sums = std::array<std::array<float, kTileRows>, kTileRows>;
 
-/// Of one multiplication: c += a b.
+/// The operands of one multiplication: c += a b.
 struct Operands {
   uint16_t a[kTileRows][2 * kTileRows] = {}, b[kTileRows][2 * kTileRows] = {};
   Sums c{};

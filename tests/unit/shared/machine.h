@@ -33,8 +33,8 @@ inline constexpr Machine kMachines[] = {
     {"Zen 5", runtime::Isa::kAvx512, "zen5", 1 << 10, 32 << 10},
 };
 
-/// While it lives, choices are made for this machine, not for the one on which the test runs. Afterwards all settings
-/// are as they were before.
+/// While it lives, the engine makes choices for this machine, not for the one on which the test runs. Afterwards all
+/// settings are as before.
 class TakenFor {
  public:
   explicit TakenFor(const Machine& machine) {

@@ -166,7 +166,7 @@ class Generator {
     if (type(a).rank() == 0 || !is_float(a)) return false;
     int64_t dim = below(type(a).rank());
     const Dim& size = type(a).shape[static_cast<size_t>(dim)];
-    if (size.is_constant() && size.constant() > 0 && below(2))  // of no elements it would be -inf
+    if (size.is_constant() && size.constant() > 0 && below(2))  // without elements the maximum would be -inf
       return keep(pool, b.emit(OpCode::kReduceMax, {a}, {{"dims", std::vector<int64_t>{dim}}}));
     return keep(pool, b.tanh(b.reduce_sum(a, {dim})));
   }
@@ -281,7 +281,7 @@ class Generator {
     return below(4) ? part : floor_divide(part, below(3) + 1);
   }
 
-  /// Slices, pads and concatenations of a dim that is no number. Of a ragged scan's rows there are none.
+  /// Slices, pads and concatenations of a symbolic dim. The rows of a ragged scan have none of these.
   bool move_within_symbolic(Builder& b, Pool& pool, ValueId a, int64_t dim) {
     const Dim size = type(a).shape[static_cast<size_t>(dim)];
     if (!size.is_never_negative() || (ragged_ && (size.mentions("B") || size.mentions("N")))) return false;

@@ -113,7 +113,7 @@ TEST(Streaming, GivesWhatTheWholeGives) {
     %y = reshape %m : f32[T,8]
     return %y
   })");
-  // A loop over what begins with zeros: its first steps are done before.
+  // A loop over a sequence that begins with zeros: its first steps run before the first chunk.
   expect_streams(R"(program @p(%x: f32[T,2], %h: f32[2]) {
     %p = pad %x {dim = 0, low = 3, high = 0}
     %last, %ys = scan length T+3 carry(%c = %h) xs(%xt = %p) {
@@ -124,7 +124,7 @@ TEST(Streaming, GivesWhatTheWholeGives) {
     return %ys
   })",
                  0, 3);
-  // And over what lacks its first steps: the loop waits for them.
+  // A loop over a sequence that lacks its first steps: the loop waits for the missing ones.
   expect_streams(R"(program @p(%x: f32[T,2], %h: f32[2]) {
     %p = slice %x {dim = 0, start = 3, limit = dim(T)}
     %last, %ys = scan length T-3 carry(%c = %h) xs(%xt = %p) {
@@ -256,10 +256,9 @@ TEST(Streaming, RefusesLoopsThatNeedMoreThanTheirStep) {
     %l, %y = scan length T carry(%c = %h) xs(%xt = %x) { %n = add %c, %xt yield carry(%n) ys(%n) } : f32[2], f32[T,2]
     return %y
   })";
-  EXPECT_EQ(
-      refusal(kHeld, {0, std::nullopt}),
-      "scan decides what the model begins with, by an input without time, which isn't known yet: it has to follow "
-      "from weights");
+  EXPECT_EQ(refusal(kHeld, {0, std::nullopt}),
+            "scan takes the model's initial state from an input without time, which isn't known yet: it has to follow "
+            "from the model's parameters");
 }
 
 TEST(Streaming, DelayIsAllowedOrNot) {

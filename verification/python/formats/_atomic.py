@@ -1,4 +1,4 @@
-"""Files that exist whole or not at all."""
+"""Writes files that exist as a whole or not at all."""
 
 from __future__ import annotations
 

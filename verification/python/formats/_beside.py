@@ -1,4 +1,4 @@
-"""Parameters by their modules: parameters that lie beside a cell's own, and that nothing uses."""
+"""Finds parameters that lie beside a cell's own in its module, and that nothing uses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def by_module(names: Iterable[str]) -> dict[Path, dict[str, str]]:
 
 
 def beside(ignored: Iterable[str], cells: Collection[Path]) -> list[str]:
-    """The unused tensors that belong to cells: those in a cell's module or below it, and for a cell that is the whole
-    file those in no module."""
+    """The unused tensors that belong to cells: those in a cell's module or below it; for a cell that is the whole file,
+    those outside of any module."""
     found = []
     for name in ignored:
         path = parts_of(name)[:-1]

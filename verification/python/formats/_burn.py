@@ -104,7 +104,7 @@ def _is_transposed(
     options: Options,
     source: Source,
 ) -> bool:
-    """Whether weights lie as PyTorch has them, [outputs, inputs]: by their shapes, or else by the kind of file."""
+    """Whether weights are [outputs, inputs] as in PyTorch: by their shapes, or else by the kind of file."""
     said: dict[bool, str] = {}
     for prefix, found in modules.items():
         gate = BURN_GATES[kinds[prefix]][0]
@@ -162,7 +162,7 @@ def _direction(tensors: dict[str, Tensor], found: dict[str, str], kind: str, tra
 
 
 def _pairs(modules: dict[str, dict[str, str]]) -> dict[str, list[str]]:
-    """Modules by name; a Bi module is its forward and its reverse."""
+    """Modules by name; a Bi module becomes its forward and its reverse module."""
     pairs: dict[str, list[str]] = {}
     for prefix in modules:
         base, _, last = prefix.rpartition(".")
@@ -221,7 +221,7 @@ def _parametric(tensors: dict[str, Tensor], layer: Layer, parts: list[str], used
 
 
 def _follow(source: Source) -> None:
-    """Takes layers of one Vec (names that count up) for a stack."""
+    """Takes layers of one Vec (names with consecutive numbers) for a stack."""
     for before, layer in zip(source.layers, source.layers[1:], strict=False):
         (base, _, first), (other, _, second) = before.name.rpartition("."), layer.name.rpartition(".")
         counts = base == other and first.isdecimal() and second.isdecimal() and len(second) < 10

@@ -1,4 +1,4 @@
-"""Layers to a record that Burn loads."""
+"""Writes layers as a record that Burn loads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _problems(layers: list[Layer]) -> list[str]:
 
 
 def _record_names(layers: list[Layer]) -> list[str]:
-    """A path of fields for each layer; layers of one kind that feed each other are a Vec."""
+    """A path of fields for each layer; layers of one kind that feed each other become a Vec."""
     names: list[str] = []
     taken: set[str] = set()
     for i, layer in enumerate(layers):
@@ -125,7 +125,7 @@ def _parts(layer: Layer, direction: Direction, transpose: bool) -> list[tuple[st
 
 
 def _configuration(layer: Layer) -> str:
-    """The config from which Burn makes the module."""
+    """The config that Burn makes the module from."""
     first = layer.directions[0]
     has_bias = any(bias is not None for d in layer.directions for bias in (d.bias_x, d.bias_h))
     kind = ("Bi" if len(layer.directions) == 2 else "") + layer.kind.capitalize()

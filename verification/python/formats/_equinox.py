@@ -1,5 +1,5 @@
-"""Equinox: its GRUCell and LSTMCell by their paths (equinox/nn/_rnn.py). The layout is PyTorch's, with one bias of x; a
-GRUCell has beside it `bias_n`, that of the new gate's product of h. z keeps the state where it is 1."""
+"""Equinox: its GRUCell and LSTMCell by their paths (equinox/nn/_rnn.py). The layout is PyTorch's, with one bias for x's
+products. A GRUCell also has `bias_n`, the bias of the new gate's product with h. Where z is 1, the state is kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
 
 
 def _is_none(tensors: dict[str, Tensor], cell: Cell) -> bool:
-    """Whether it is a GRU with a parameter `bias` that isn't Equinox's: Equinox has a bias_n beside it."""
+    """Whether this is a GRU whose parameter `bias` isn't Equinox's: Equinox's GRU has a bias_n too."""
     weight_h = tensors[cell.names["weight_hh"]]
     is_gru = weight_h.dim() == 2 and weight_h.shape[0] == 3 * weight_h.shape[1]
     return is_gru and cell.names.keys() & {"bias", "bias_n"} == {"bias"}

@@ -22,7 +22,7 @@ OPTIONS = _pytorch.OPTIONS
 _MODULES = {"gru": "GRU", "lstm": "LSTM", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _CELLS = {"gru_cell": "GRU", "lstm_cell": "LSTM", "rnn_tanh_cell": "RNN", "rnn_relu_cell": "RNN"}
 _ZEROS = ("zeros", "new_zeros", "zeros_like")
-#: Operators that leave a value as it is, or only move its axes.
+#: Operators that return a value unchanged, or only move its axes.
 _VIEWS = (
     "transpose", "permute", "contiguous", "clone", "alias", "detach", "detach_", "dropout", "_to_copy", "to",
     "unsqueeze", "squeeze", "expand", "lift_fresh_copy", "view", "reshape", "t",
@@ -121,7 +121,7 @@ class _Reader:
             self._layers += self._read(label, tensors, {"activation": activation})
 
     def _program(self, scope: Scope, node: dict[str, Any]) -> None:
-        """Reads a program of Weft's for a module: known by its inputs' names, checked by its text."""
+        """Reads a program of Weft's for a module: recognised by its inputs' names, checked by its text."""
         own = arguments(node)
         found = variant_of(own["program"])
         if found is None:
@@ -230,7 +230,7 @@ class _Reader:
                     setattr(d, which, state[0].clone() if bool((state == state[:1]).all()) else state.clone())
 
     def _constant(self, scope: Scope, name: str) -> Tensor | None:
-        """A state that is zeros, or a tensor of the model, maybe one row for the whole batch."""
+        """An initial state: zeros, or a tensor of the model, perhaps one row for the whole batch."""
         ops: list[dict[str, Any]] = []
         for _ in range(32):
             scope, name, node, _ = scope.find(name)
@@ -268,8 +268,8 @@ def _fits(source: Layer | None, layer: Layer) -> bool:
 
 
 def _viewed(value: Tensor, ops: list[dict[str, Any]]) -> Tensor | None:
-    """A tensor [H], [B, H] or [L, B, H] after operators on its axes; the batch has one row where an expand is to set
-    its size."""
+    """A tensor [H], [B, H] or [L, B, H] after operators on its axes. The batch has one row if an expand sets its
+    size."""
     for node in reversed(ops):
         own, op = arguments(node), node["target"].removeprefix("torch.ops.aten.").partition(".")[0]
         if op == "unsqueeze":

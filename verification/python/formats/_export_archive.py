@@ -30,7 +30,7 @@ _MOST_NODES = 500_000
 
 
 class Archive:
-    """What a .pt2 file holds.
+    """The contents of a .pt2 file.
 
     graph: the top graph's JSON; signature: its inputs' names in the model.
     tensors: by their names in the model: parameters, buffers and constants.
@@ -143,7 +143,7 @@ def _int(name: str, value: dict[str, Any]) -> int:
 
 
 class Scope:
-    """A graph, with the graph around it, from which its values may come."""
+    """A graph, and the surrounding graph, from which its values may come."""
 
     def __init__(self, graph: dict[str, Any], outer: Scope | None = None, given: dict[str, str] | None = None) -> None:
         self.nodes: list[dict[str, Any]] = graph["nodes"]
@@ -158,8 +158,8 @@ class Scope:
         self._inner: dict[str, tuple[Scope, str]] = {}
 
     def find(self, name: str) -> tuple[Scope, str, dict[str, Any] | None, int]:
-        """Where a value is made: the graph, its name there, the node (None for an input of the top graph), and which of
-        the node's outputs it is."""
+        """The origin of a value: the graph, its name there, the node (None for an input of the top graph), and the
+        index among the node's outputs."""
         scope: Scope = self
         for _ in range(1000):
             if name in scope._inner:
@@ -173,8 +173,8 @@ class Scope:
         raise FormatError(f"{name} is made of itself")
 
     def walk(self, budget: list[int]) -> Iterator[tuple[Scope, dict[str, Any]]]:
-        """All nodes in order. Nodes of inner graphs (of torch.no_grad() in a forward, ...) come at the place of
-        these."""
+        """All nodes in order. Nodes of inner graphs (of torch.no_grad() in a forward, ...) come in the place of their
+        graph."""
         for node in self.nodes:
             budget[0] += 1
             if budget[0] > _MOST_NODES:

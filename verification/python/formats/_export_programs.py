@@ -21,7 +21,7 @@ _MOST_CONSTANTS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """What the inputs of a program tell of its module."""
+    """What a program's inputs show about its module."""
 
     cell: str
     inputs: list[str]  #: all inputs, in order
@@ -29,12 +29,12 @@ class Variant:
     options: dict[str, Any]
 
     def check(self, program: str, layers: list[Layer], label: str) -> None:
-        """Makes sure that the program does what the layers do, by writing the one for the layers.
+        """Checks that the program computes what the layers compute, by writing the layers' own program.
 
         Sets `reset_after` of a GRU.
 
         Raises:
-            FormatError: it does something else.
+            FormatError: it computes something else.
         """
         from weft.formats._stacks import stacks_of
 
@@ -99,10 +99,10 @@ def _program_of(module: torch.nn.Module) -> str:
 
 
 def activation_of(text: Any, label: str) -> Activation:
-    """The activation that an operator's argument is: a name, or the text of a program of one function.
+    """The activation that an operator's argument stands for: a name, or the text of a program of one function.
 
     Raises:
-        FormatError: it is no activation that is known here.
+        FormatError: it is no known activation.
     """
     if isinstance(text, str) and re.fullmatch(r"\w+", text):
         return activation(text)
@@ -116,7 +116,7 @@ def activation_of(text: Any, label: str) -> Activation:
 
 
 def _candidates(text: str) -> list[Activation]:
-    """The activations whose texts differ from this one in constants alone, with these constants as parameters."""
+    """Activations whose texts differ from this one only in constants, with these constants as parameters."""
     numbers = list(dict.fromkeys(map(float, re.findall(rf"value = ({_NUMBER})", text))))[:_MOST_CONSTANTS]
     alike = [name for name in ACTIVATIONS if _shape(text) in map(_shape, _texts(activation(name)))]
     found = [activation(name) for name in alike]

@@ -75,7 +75,7 @@ class _Model(nn.Module):
 
 
 class _WithState(nn.Module):
-    """A module that begins with a state of its own."""
+    """A module with an initial state of its own."""
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Features of layers beside weights and biases, and the error that names those that a format can't express."""
+"""Features of layers besides weights and biases, and the error that names the features that a format can't express."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def features(layer: Layer) -> set[str]:
 
 
 def refuse(format: str, layers: Iterable[Layer], supported: Collection[str], more: Iterable[str] = ()) -> None:
-    """Raises FormatError that names every feature of the layers that isn't in `supported`, and what `more` says."""
+    """Raises FormatError that names all features of the layers that aren't in `supported`, followed by the texts in
+    `more`."""
     problems = []
     for layer in layers:
         missing = sorted(features(layer) - set(supported), key=list(FEATURES).index)

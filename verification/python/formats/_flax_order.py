@@ -1,4 +1,4 @@
-"""Which of Flax's cells feeds which, as far as their paths and sizes tell."""
+"""Which of Flax's cells feed which, judging by their paths and sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Unit:
 
 
 def arranged(units: list[Unit], asked: bool | None, merge: str, notes: list[str]) -> list[Unit]:
-    """The layers in order; of cells that linen named in a compact module, pairs may be the directions of one.
+    """The layers in order. Two cells that linen named in a compact module may be the two directions of one layer.
 
     Args:
         units: as they are in the file.
@@ -53,7 +53,8 @@ def arranged(units: list[Unit], asked: bool | None, merge: str, notes: list[str]
 
 
 def _ordered(units: list[Unit]) -> list[Unit]:
-    """Units by name, with numbers as numbers; or in the order of the file, if more of them fit each other so."""
+    """Units by name, with numbers compared as numbers; in the order of the file if more of them fit each other in that
+    order."""
 
     def natural(unit: Unit) -> list[list[tuple[int, str]]]:
         words = [re.split(r"(\d+)", word) for word in unit.path]
@@ -69,7 +70,7 @@ def _ordered(units: list[Unit]) -> list[Unit]:
 
 
 def _chain(group: list[Unit], asked: bool | None, merge: str, notes: list[str]) -> list[Unit]:
-    """Cells that linen numbered, in an order in which each fits behind the one before; [] if there is no such order."""
+    """Cells that linen numbered, in an order in which each fits behind the one before; [] if there is none."""
     ways = list(itertools.islice(_ways(group, asked, merge), 2))
     if not ways:
         return []
@@ -86,7 +87,7 @@ def _chain(group: list[Unit], asked: bool | None, merge: str, notes: list[str]) 
 
 
 def _ways(group: list[Unit], asked: bool | None, merge: str) -> Iterator[list[Unit]]:
-    """All such orders, those without pairs first. Cells of one class stay in the order of their numbers."""
+    """All such orders, those without pairs first. Cells of one class keep the order of their numbers."""
     queues: dict[str, list[Unit]] = {}
     for unit in _ordered(group):
         queues.setdefault(unit.path[-1].rpartition("_")[0], []).append(unit)
@@ -113,7 +114,8 @@ def _ways(group: list[Unit], asked: bool | None, merge: str) -> Iterator[list[Un
 
 
 def _folded(units: list[Unit], asked: bool | None, notes: list[str]) -> list[Unit]:
-    """Pairs of cells in a row that are alike, as the directions of one layer, where neither can be behind the other."""
+    """Joins neighbouring cells that are alike to the two directions of one layer, if neither can be fed by the
+    other."""
     if asked is False:
         return units
     order: list[Unit] = []
@@ -139,7 +141,7 @@ def _alike(unit: Unit, other: Unit) -> bool:
 
 
 def _automatic(unit: Unit, other: Unit) -> bool:
-    """Whether linen made the names of both, one after the other, in one module."""
+    """Whether linen chose the names of both, one after the other, in one module."""
     if unit.path[:-1] != other.path[:-1] or not unit.path or not other.path:
         return False
     names = [_AUTOMATIC.fullmatch(path[-1]) for path in (unit.path, other.path)]
@@ -147,7 +149,7 @@ def _automatic(unit: Unit, other: Unit) -> bool:
 
 
 def follows(before: Unit, unit: Unit) -> bool:
-    """Whether `later` is behind the other in a list of modules, or among the cells that linen named."""
+    """Whether `later` comes after the other, in a list of modules or among the cells that linen named."""
     first, second = (path[:-1] if path[-1:] == ("cell",) else path for path in (before.path, unit.path))
     if first[:-1] != second[:-1] or not first or not second:
         return False

@@ -71,7 +71,7 @@ def evaluate(activation: Activation, x: Tensor) -> Tensor:
 
 
 def for_weft_nn(activation: Activation) -> tuple[str | Callable[[Tensor], Tensor], str]:
-    """An activation as an option of `weft.nn`: its name or a function, and its text in a constructor."""
+    """An activation as an option of `weft.nn`: its name or a function, and the option's text in a constructor."""
     name = {"hard_silu": "hard_swish"}.get(activation.name, activation.name)
     is_default = all(
         math.isclose(value, default, rel_tol=1e-7)

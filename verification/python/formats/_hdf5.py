@@ -29,7 +29,7 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.
 
 @dataclasses.dataclass
 class Hdf5:
-    """What an HDF5 file holds that may be weights."""
+    """The contents of an HDF5 file that may be weights."""
 
     tensors: dict[str, Tensor]  #: by path, as "layers/gru/cell/vars/0"
     addresses: dict[str, int]  #: the places of their headers in the file: the order in which they were written
@@ -51,7 +51,7 @@ def read_hdf5(path: Path, what: str) -> Hdf5:
     size = path.stat().st_size
     output = _SLACK + _RATIO * size
     limits = {"memory": _MEMORY + output, "seconds": _SECONDS + size // 10_000_000, "output": output}
-    # No code but libhdf5's own: its filters can be plugins, which the environment can name.
+    # Only libhdf5's own code: filters can be plugins, which the environment can name.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HDF5_")}
     environment |= {"HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryFile() as out:
@@ -103,7 +103,7 @@ def _take(out: BinaryIO) -> Hdf5:
         count = math.prod(entry["shape"])
         data = bytearray(out.read(count * dtype.itemsize))
         flat = torch.frombuffer(data, dtype=dtype) if count else torch.empty(0, dtype=dtype)
-        # Keras on other systems writes paths with backslashes.
+        # Keras on Windows writes paths with backslashes.
         tensors[path.replace("\\", "/")] = flat.reshape(entry["shape"])
         addresses[path.replace("\\", "/")] = int(entry["address"])
     attributes = {path.replace("\\", "/"): found for path, found in header["attributes"].items()}

@@ -23,7 +23,7 @@ DTYPES = {("f", 2): "float16", ("f", 4): "float32", ("f", 8): "float64"}
 
 
 class Refused(Exception):
-    """What is wrong with the file, in one line."""
+    """Why the file is refused, in one line."""
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -31,7 +31,7 @@ def limit(limits: dict[str, int]) -> None:
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
         bound = sys.maxsize if hard == resource.RLIM_INFINITY else hard
-        # The first limit of processor time sends a signal, whose name says what happened; the second one kills.
+        # The first limit of processor time sends a signal whose name says what happened; the second limit kills.
         resource.setrlimit(kind, (min(most, bound), min(most + (name == "CPU"), bound)))
 
 
@@ -163,7 +163,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Skips the teardown of libhdf5, which can crash over what a malformed file left behind.
+    # Skips the teardown of libhdf5, which can crash after a malformed file.
     status = main()
     sys.stderr.flush()
     os._exit(status)

@@ -19,7 +19,7 @@ from weft.formats._layers import SIGMOID, TANH, FormatError, Layer, Source
 from weft.formats._options import Options
 from weft.formats._sniff import container_of, first_line, members, read_member
 
-#: Only for files without a config, which would say all of this.
+#: Options for files without a config, which would say all of this.
 OPTIONS = ("activation", "gate_activation", "merge", "reset_after")
 
 _MOST_JSON = 256 << 20

@@ -38,7 +38,7 @@ def legacy_cells(file: Hdf5) -> dict[str, list[list[str]]]:
 
 
 def _chunked(attributes: dict[str, Any], name: str) -> list[str]:
-    """A list of texts, which is in several attributes (name0, name1, ...) if it is long."""
+    """A list of texts, which is split over several attributes (name0, name1, ...) if it is long."""
     parts = [attributes.get(name), *(attributes.get(f"{name}{i}") for i in range(len(attributes)))]
     return [str(text) for part in parts if isinstance(part, list) for text in part]
 
@@ -57,7 +57,7 @@ def adjacent(file: Hdf5, first: list[Group], second: list[Group], cells: list[Gr
 
 
 def pair(where: str, cells: dict[str, Any]) -> str:
-    """The layer that a cell belongs to: itself, or the Bidirectional of which it is a direction."""
+    """The layer of a cell: the cell itself, or the Bidirectional whose direction it is."""
     for forward, backward in (("/forward_layer/", "/backward_layer/"), ("/forward_", "/backward_")):
         other = where.replace(backward, forward) if backward in where else where.replace(forward, backward)
         if other != where and other in cells:
@@ -130,7 +130,8 @@ def directions_of(
 
 
 def picker(kind: str) -> Callable[[Tensor], Tensor]:
-    """A function from Keras' gates to those here, along the first dimension; a GRU's is its own inverse."""
+    """A function that reorders Keras' gates to this package's order, along the first dimension. For a GRU it is its own
+    inverse."""
 
     def pick(tensor: Tensor) -> Tensor:
         if kind != "GRU":

@@ -24,7 +24,7 @@ _TRANSPARENT = {
     "InputLayer",
     "SpatialDropout1D",
 }
-#: Keras' names of activations that have other names here, and the parameters that Keras gives them.
+#: Activations whose names in Keras differ from those here, with the parameters that Keras uses.
 _ACTIVATIONS = {
     "celu": ("elu", 1.0),
     "exponential": ("exp",),
@@ -48,7 +48,7 @@ class Flow:
 
 @dataclasses.dataclass
 class Cell:
-    """One direction of a recurrent layer, and where its weights are."""
+    """One direction of a recurrent layer, and the place of its weights."""
 
     config: dict[str, Any]
     path: str  #: the group with `vars`, in Keras 3's layout
@@ -72,7 +72,7 @@ def read_activation(value: Any, keras2: bool) -> Activation:
     """Reads an activation of a config: a name, None, a function or a layer as Keras serialises them.
 
     Raises:
-        FormatError: it is none of those that layers here have.
+        FormatError: layers here have no such activation.
     """
     if value is None:
         return activation("identity")
@@ -98,7 +98,7 @@ def read_activation(value: Any, keras2: bool) -> Activation:
 
 
 def activations(found: Found, keras2: bool) -> tuple[Activation, Activation]:
-    """The cell's gate activation and its other one.
+    """The cell's gate activation and its other activation.
 
     Raises:
         FormatError: an activation that isn't known, or the directions differ.
@@ -118,7 +118,7 @@ def activations(found: Found, keras2: bool) -> tuple[Activation, Activation]:
 
 
 class Walk:
-    """The recurrent layers of a model in the order in which data passes them."""
+    """Collects the recurrent layers of a model in the order in which data passes them."""
 
     def __init__(self, config: dict[str, Any], keras2: bool) -> None:
         self.found: list[Found] = []
@@ -259,7 +259,7 @@ class Walk:
 
 
 def in_chains(found: list[Found]) -> list[Found]:
-    """The layers, each behind the layer that feeds it, if that one feeds none before; `source` is None or i - 1."""
+    """The layers, each after the layer that feeds it if that layer feeds no other before; `source` is None or i - 1."""
     order: list[int] = []
     for first in range(len(found)):
         index: int | None = first

@@ -23,7 +23,7 @@ _CLASSES = {"GRU": "GRU", "LSTM": "LSTM", "RNN": "SimpleRNN"}
 _CELLS = ("reset_before", "reset_after", "gate_activation", "activation", "merge", "reverse", "bidirectional")
 _SUPPORTED = (*_CELLS, "no_bias", "one_bias", "two_biases")
 _ZEROS = {"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}
-#: Keras' names of activations that it has with the same parameters.
+#: Keras' names of activations that have the same parameters there.
 _NAMES = {
     activation("elu", 1.0): "elu",
     activation("hard_sigmoid", 1 / 6, 0.5): "hard_sigmoid",
@@ -95,7 +95,7 @@ def _problems(layers: list[Layer]) -> list[str]:
 
 
 def _activation(used: Activation) -> Any:
-    """An activation as a config has it; None if Keras has none such."""
+    """An activation in a config's form; None if Keras has no such activation."""
     for known, name in _NAMES.items():
         if known.name == used.name and str(known) == str(used):
             return name
@@ -128,8 +128,8 @@ def _model(layers: list[Layer], notes: list[str]) -> tuple[list[dict[str, Any]],
             entries.append(_bidirectional(layer, name))
             flipped = False
             continue
-        # Keras returns the results of a layer with go_backwards=True in the order in which it made them, also to the
-        # next layer.
+        # With go_backwards=True a layer returns its results in the order in which it computed them, also to the next
+        # layer.
         flipped = flipped and layer.continues
         reverse = layer.directions[0].reverse
         entries.append(_recurrent(layer, layer.directions[0], name, reverse != flipped))
@@ -278,7 +278,7 @@ def _name_of(entry: dict[str, Any]) -> str:
 
 
 def _unsaid(layers: list[Layer]) -> list[str]:
-    """Settings that a file of weights doesn't hold and that aren't Keras' defaults."""
+    """Settings that differ from Keras' defaults and that a file of weights can't hold."""
     notes = []
     for layer in layers:
         words = []

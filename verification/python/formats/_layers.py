@@ -53,7 +53,7 @@ class Activation:
         return hash(str(self))
 
 
-#: The name of a layer that is the whole of its file; no part of a tensor's name could be this.
+#: The name of a layer that is the whole of its file. No tensor's name can contain it.
 UNNAMED = "(root)"
 SIGMOID = Activation("sigmoid")
 TANH = Activation("tanh")
@@ -113,7 +113,7 @@ class Layer:
 
     @property
     def label(self) -> str:
-        """The layer's name for a reader; "" for a file that has one layer without a name."""
+        """The layer's name in messages; "" for the only, unnamed layer of a file."""
         return "" if self.name == UNNAMED else self.name
 
     @property

@@ -53,7 +53,7 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _layers(name: str, module: nn.Module) -> list[Layer]:
-    """The layers of one module, from its parameters (of parametrised ones their values now) and its attributes."""
+    """The layers of one module, from its parameters (for parametrised ones their current values) and its attributes."""
     if isinstance(module, nn.RNNBase):
         own = [*(p for names in module._all_weights for p in names)]
         own += [p for names in getattr(module, "_extra_names", ()) for p in names]
@@ -78,10 +78,10 @@ def _layers(name: str, module: nn.Module) -> list[Layer]:
 
 
 def _activation(name: str, value: str | Callable[[Tensor], Tensor]) -> Activation:
-    """An activation of `weft.nn`: a name, or a function, which is identified by its values.
+    """An activation of `weft.nn`: a name, or a function, which is recognised by its values.
 
     Raises:
-        FormatError: it does what no activation here does.
+        FormatError: no activation here has these values.
     """
     if isinstance(value, str):
         return activation(value)
@@ -101,7 +101,7 @@ def _activation(name: str, value: str | Callable[[Tensor], Tensor]) -> Activatio
 
 
 def _candidates(y: Tensor, x: Tensor, far: float) -> list[Activation]:
-    """Activations that have no parameters, and others with parameters that fit some of the points."""
+    """Activations without parameters, and activations with parameters fitted to some of the points."""
 
     def at(value: float) -> float:
         return float(y[(x - value).abs().argmin()])

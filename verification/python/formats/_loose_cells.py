@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"(.*?)_?(\d{1,9})", re.DOTALL)
 
 
 class Cell(NamedTuple):
-    """A cell in a file: its module's path, and the tensors' names by its own parameters' names."""
+    """A cell in a file: its module's path, and the file's names of its parameters by the cell's own names."""
 
     path: Path
     kind: str
@@ -53,7 +53,7 @@ def source_of(
 
 
 def _counts_up(before: Path, after: Path) -> bool:
-    """Whether the paths differ in one part, by its number: lstm and lstm_1, or layers.0 and layers.1."""
+    """Whether the paths differ only in the number of one part: lstm and lstm_1, or layers.0 and layers.1."""
     if len(before) != len(after):
         return False
     apart = [(a, b) for a, b in zip(before, after, strict=True) if a != b]

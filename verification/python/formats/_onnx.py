@@ -36,9 +36,9 @@ ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "Softsign": ("softsign", ()),
     "Softplus": ("softplus", ()),
 }
-#: Activations for which ONNX Runtime has other defaults.
+#: Activations whose defaults differ in ONNX Runtime.
 _DISPUTED = ("affine", "scaledtanh", "thresholdedrelu")
-#: Nodes that a layer's output may pass on its way to the next layer.
+#: Nodes that may lie between a layer's output and the next layer.
 _BETWEEN = ("Squeeze", "Transpose", "Reshape", "Identity", "Cast", "Dropout", "Unsqueeze")
 _SPLITS = ("Split", "Slice", "Gather")
 
@@ -91,7 +91,7 @@ def _kinds(model: Any) -> str:
 
 
 def _in_chains(layers: list[Layer], before: list[Layer | None]) -> list[Layer]:
-    """Puts each layer right after the layer whose output it gets, if that has no follower yet."""
+    """Puts each layer right after the layer that feeds it, if that layer has no follower yet."""
     ordered: list[Layer] = []
     for layer, source in zip(layers, before, strict=True):
         at = next((i for i, other in enumerate(ordered) if other is source), None)
@@ -104,7 +104,7 @@ def _in_chains(layers: list[Layer], before: list[Layer | None]) -> list[Layer]:
 
 
 def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], layer: Layer) -> Layer | None:
-    """The layer, among those read so far, whose whole output becomes this one's input."""
+    """The layer, among those read so far, whose whole output is this one's input."""
     crossed = False
     for _ in range(32):
         made = graph.producer(name)
@@ -113,7 +113,7 @@ def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], l
         graph, node = made
         if (id(graph), id(node)) in places:
             source = places[id(graph), id(node)]
-            # With the batch first the directions lie beside the units already.
+            # With the batch first, the directions are beside the units already.
             crossed = crossed or attributes(node, graph.references).get("layout", 0) == 1
             fits = source.output_size == layer.input_size and name == node.output[0]
             return source if fits and (crossed or len(source.directions) == 1) else None
@@ -132,7 +132,7 @@ def _comes_from(graph: Graph, name: str, places: dict[tuple[int, int], Layer], l
 
 
 def _head(graph: Graph, node: Any) -> str:
-    """The output of a recurrent node of which this name is a part; the name itself if it is none."""
+    """The output of a recurrent node that this name is a part of; the name itself if there is none."""
     for _ in range(4):
         if node.op_type not in (*_SPLITS, "Squeeze") or not node.input:
             break
@@ -199,7 +199,7 @@ def _layer(label: str, graph: Graph, node: Any, notes: list[str]) -> Layer:
 
 
 def _check_lengths(graph: Graph, name: str, steps: int | None, label: str, notes: list[str]) -> None:
-    """sequence_lens: what is constant must say that every row has all the steps, which is what a layer here computes.
+    """sequence_lens: if it is constant it must say that every row has all steps, as layers here compute.
 
     Raises:
         FormatError: it says otherwise, or the file doesn't say how many steps there are.
@@ -261,7 +261,7 @@ def _state(
 
 
 def _decimal(value: float) -> float:
-    """The decimal number that a float32 attribute was written as: 0.2, not the float32 nearest to it."""
+    """The decimal number from which a float32 attribute was rounded: 0.2, not the float32 nearest to it."""
     return float(str(np.float32(value)))
 
 
@@ -282,7 +282,7 @@ def _activations(kind: str, count: int, own: dict[str, Any], label: str, notes: 
             notes.append(
                 f"{label}: its {name} has ONNX's default where the node gives none, {wanted}; some runtimes take 0"
             )
-        # Each activation takes the next number of a list only if it has that parameter, as in ONNX Runtime.
+        # As in ONNX Runtime, each activation takes the next number of a list only if it has that parameter.
         values = [
             _decimal(given.pop(0)) if given else default
             for given, default in zip((alphas, betas), defaults, strict=False)

@@ -38,7 +38,7 @@ def load(path: Path) -> Any:
 
 
 def attributes(node: Any, references: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A node's attributes; numbers, texts and lists of these as Python's, tensors as they are, graphs left out.
+    """A node's attributes: numbers, texts and lists of these as Python's, tensors unchanged, graphs left out.
 
     references: those of the call of the function that the node is in.
     """
@@ -77,7 +77,7 @@ def _kind_of(a: Any) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A value that doesn't depend on the model's inputs, except maybe in its shape."""
+    """A value that doesn't depend on the model's inputs, except perhaps in its shape."""
 
     value: Tensor
     is_shaped: bool = True  #: False: it is to be broadcast to an unknown shape, mostly that of the batch
@@ -85,7 +85,7 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """A value, by its graph and its name there."""
+    """A value: its graph and its name there."""
 
     graph: Graph
     name: str
@@ -110,7 +110,7 @@ class Graph:
             raise FormatError("its graphs and functions are nested deeper than 32")
 
     def producer(self, name: str) -> tuple[Graph, Any] | None:
-        """The node that makes a value, and its graph; None for an input or an initialiser."""
+        """The node that computes a value, and its graph; None for an input or an initialiser."""
         if name in self._producers:
             return self, self._producers[name]
         if name in self.formals:
@@ -130,7 +130,7 @@ class Graph:
         return None
 
     def nodes(self, budget: list[int]) -> Iterator[tuple[Graph, Any]]:
-        """All nodes in order. Nodes of subgraphs and called functions come at the place of these."""
+        """All nodes in order. Nodes of subgraphs and called functions come in the place of these."""
         functions = {(f.domain, f.name): f for f in getattr(self.model, "functions", ())}
         for node in self._proto.node:
             budget[0] += 1
@@ -162,7 +162,7 @@ class Graph:
         return body
 
     def constant(self, name: str, depth: int = 0) -> Constant | None:
-        """What a value is, if it is made of initialisers and Constant nodes by a few simple nodes; else None.
+        """A value's contents, if a few simple nodes compute it from initialisers and Constant nodes; else None.
 
         Raises:
             FormatError: an initialiser that claims what it hasn't.
@@ -227,7 +227,7 @@ class Graph:
 
 
 def _of_unshaped(inputs: list[Constant | None]) -> Constant | None:
-    """Slices, reshapes and joins of one number are that number, whatever their shape."""
+    """Slices, reshapes and joins of a single repeated number are that number, whatever their shape."""
     first = inputs[0]
     if first is None or first.is_shaped or bool((first.value != first.value.reshape(-1)[:1]).any()):
         return None

@@ -205,9 +205,9 @@ def _gather(own: dict[str, Any], _: int, x: Tensor, indices: Tensor) -> Tensor:
     return picked.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
-#: Nodes that take no memory of their own.
+#: Nodes whose results take no memory.
 VIEWS = ("Identity", "Dropout", "Transpose", "Squeeze", "Unsqueeze", "Split")
-#: Computes a node from its attributes, the index of the wanted output, and its inputs.
+#: Computes a node's output from its attributes, the output's index, and the node's inputs.
 FOLDS: dict[str, Callable[..., Tensor]] = {
     "Identity": lambda own, _, x: x,
     "Dropout": lambda own, output, x, *more: x,

@@ -23,7 +23,7 @@ _SUPPORTED = (
 _NAMES = {ours: theirs for theirs, (ours, _) in ACTIVATIONS.items()}
 _DEFAULTS = {"GRU": [SIGMOID, TANH], "LSTM": [SIGMOID, TANH, TANH], "RNN": [TANH]}
 _LARGEST = (1 << 31) - (1 << 20)  # bytes of a protobuf message
-#: An opset, and an IR version that has it; bfloat16 came to these nodes late.
+#: An opset, and an IR version that supports it; these nodes got bfloat16 late.
 _OPSET, _IR = 14, 8
 _OPSET_BFLOAT16, _IR_BFLOAT16 = 22, 10
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.formats._layers import Activation, FormatError
 
-#: By activation: the defaults of alpha and beta, where it has them.
+#: By activation: the defaults of alpha and beta, if it has them.
 ACTIVATIONS: dict[str, tuple[float, ...]] = {
     "sigmoid": (),
     "tanh": (),
@@ -64,10 +64,10 @@ def activation(name: str, *parameters: float) -> Activation:
 
 
 def parse_activation(text: str) -> Activation:
-    """`relu`, `hard_sigmoid(0.2, 0.5)`: what `str` of an Activation writes.
+    """Parses what `str` of an Activation writes: `relu`, `hard_sigmoid(0.2, 0.5)`.
 
     Raises:
-        FormatError: the text isn't such.
+        FormatError: the text is no activation.
     """
     match = re.fullmatch(r"\s*([\w.]+)\s*(?:\(([^()]*)\))?\s*", text)
     if match is None:
@@ -81,13 +81,13 @@ def parse_activation(text: str) -> Activation:
 
 @dataclasses.dataclass
 class Options:
-    """Options given for one file. An option that isn't given is None, or the default asked for."""
+    """The options for one file. A missing option is None, or the default given by the caller."""
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     container: str = ""  #: the kind of file, a key of `_sniff.CONTAINERS`
 
     def check(self, format: str, known: Collection[str]) -> None:
-        """Raises FormatError for a name that `format` doesn't know, with those that it does."""
+        """Raises FormatError for names that `format` doesn't know; the message lists those that it knows."""
         for name in self.values:
             if name not in known:
                 has = f"it has {', '.join(sorted(known))}" if known else "it has none"
@@ -130,7 +130,7 @@ class Options:
             raise FormatError(f"option {name}: {error}") from None
 
     def word(self, name: str, choices: Collection[str], default: str | None = None) -> Any:
-        """One of the words allowed."""
+        """One of the allowed words."""
         value = self.values.get(name)
         if value is None:
             return default
@@ -144,7 +144,7 @@ class Options:
 
 
 def named_values(words: Sequence[str], option: str) -> dict[str, str]:
-    """NAME=VALUE words of a command line by name; `option` is what they were given to."""
+    """The values of NAME=VALUE words of a command line, by name; messages call them `option`."""
     options = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -1,8 +1,8 @@
 """Looks through the pickle of a .pt file before torch.load does.
 
 torch.load(weights_only=True) executes nothing, but it trusts sizes: a storage may claim more than its record has, and a
-tensor type may be called with any size. So the pickle is run here first with nothing behind its names: what it would
-build, as data, and only if all of that fits the archive may torch.load have it.
+tensor type may be called with any size. So the pickle is first interpreted here, with placeholders for all names. Only
+if everything that it would build fits the archive does torch.load get it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _PARAMETERS = (
     "weight_ln_ih", "weight_ln_hh", "weight_ln_c", "bias_ln_c",
 )  # fmt: skip
 _NAME = re.compile(rf"(?:(.*)\.)?({'|'.join(_PARAMETERS)})(?:_l(\d{{1,4}})(_reverse)?)?", re.DOTALL)
-#: Prefixes of a model in a checkpoint or in a wrapper, which aren't part of its names.
+#: Prefixes that a checkpoint or a wrapper adds to a model's names.
 _WRAPPERS = re.compile(r"^(?:(?:state_dict|model_state_dict|module|_orig_mod)\.)+|(?<=\.)_orig_mod\.")
 #: Keys of a checkpoint under which there are copies of the model.
 _COPIES = re.compile(r"(?:^|_)(?:ema|avg|average|averaged|swa|shadow|best|old)(?:_|$)")
@@ -72,7 +72,7 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
 
 
 def module_name(prefix: str) -> str:
-    """A module's name in its model, from its prefix in a state dict."""
+    """A module's name in its model, given its prefix in a state dict."""
     return _WRAPPERS.sub("", f"{prefix}.").removesuffix(".") or "(root)"
 
 
@@ -103,7 +103,7 @@ def _chosen(modules: dict[str, dict], wanted: str) -> dict[str, dict]:
 
 
 def _folded(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Parametrised weights as the weights that they stand for, under their own names."""
+    """Replaces parametrised weights by the weights that they stand for, under these weights' names."""
     found, notes = dict(tensors), []
     for name in tensors:
         plain, role = _parametrised(name)
@@ -130,7 +130,8 @@ def _folded(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
 
 
 def _parametrised(name: str) -> tuple[str, str]:
-    """For a part of a recurrent weight: the weight, and the part's suffix; "" if it is none, or the second part."""
+    """For a part of a parametrised recurrent weight: the weight's name, and the suffix; "" for other names, and for the
+    second part."""
     head, _, last = name.rpartition(".")
     before, _, weight = head.rpartition(".")
     if last in ("original", "original0", "original1") and before.endswith("parametrizations"):

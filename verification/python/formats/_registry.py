@@ -1,4 +1,4 @@
-"""The formats: the name of each, its kinds of files, and its reader and writer."""
+"""The table of formats: each one's name, kinds of files, reader and writer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Format:
 _TENSORS = ("torch", "safetensors", "npz", "npy")
 _ARRAYS = ("torch", "safetensors", "npz", "msgpack")  # files of frameworks without a format of their own
 
-#: In the order in which each is asked whether a file's names are its own.
+#: In the order in which they are asked whether a file's names are theirs.
 FORMATS: tuple[Format, ...] = (
     Format("equinox", (), _ARRAYS, _equinox.OPTIONS, layers_of=_equinox.layers_of),
     Format(

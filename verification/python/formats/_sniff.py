@@ -1,4 +1,4 @@
-"""The kind of a file, by its first bytes and, for an archive, by its members; only then by its extension."""
+"""The kind of a file, by its first bytes, for an archive by its members, and only then by its extension."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def container_of(path: Path) -> str:
     """A key of CONTAINERS.
 
     Raises:
-        FormatError: none of them, or the file can't be opened; the message says which it might have been.
+        FormatError: the file is of no known kind, or can't be opened; the message says which kind it might be.
     """
     try:
         if path.is_dir():

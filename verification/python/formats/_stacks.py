@@ -40,7 +40,7 @@ class Stack:
         return any(t is not None for d in directions for t in (d.bias_x, d.bias_h, d.norm_c_bias))
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments of PyTorch's constructor that aren't at their defaults."""
+        """Arguments of PyTorch's constructor that differ from their defaults."""
         first = self.layers[0]
         found: dict[str, Any] = {"num_layers": len(self.layers)} if len(self.layers) > 1 else {}
         if len(first.directions) == 2:
@@ -89,7 +89,7 @@ class Stack:
         return f"{'weft.nn' if options else 'nn'}.{self.kind}({', '.join(words)})"
 
     def make(self) -> nn.Module:
-        """The module, with these weights, in evaluation."""
+        """The module with these weights, in evaluation mode."""
         import weft.nn
 
         first, (options, _) = self.layers[0], self.options()
@@ -124,7 +124,7 @@ class Stack:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def notes(self) -> list[str]:
-        """What was filled in, and the constructor of the module where a state dict doesn't tell it."""
+        """Notes on values that were filled in, and the module's constructor if a state dict doesn't tell it."""
         notes = []
         directions = [d for layer in self.layers for d in layer.directions]
         if self.has_bias and any((d.bias_x is None) != (d.bias_h is None) for d in directions):
@@ -148,7 +148,7 @@ def stacks_of(format: str, layers: Sequence[Layer], supported: Sequence[str] = S
     """The modules that hold the layers.
 
     Raises:
-        FormatError: what no module of PyTorch's or `weft.nn` can be; all of it is named.
+        FormatError: no module of PyTorch's or `weft.nn` can be these layers; the message names all reasons.
     """
     refuse(format, layers, supported, _more_problems(layers))
     groups: list[list[Layer]] = []

@@ -55,7 +55,7 @@ def parameter(
     """A tensor of weights, contiguous: of a floating dtype, of this shape (None: any size), of the dtype of `like`.
 
     Raises:
-        FormatError: it isn't there, or isn't such; the message names it.
+        FormatError: it is missing, or has another dtype or shape; the message names it.
     """
     if name not in tensors:
         raise FormatError(f"{name} is missing")
@@ -140,7 +140,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     _pickles.check(read_member(path, pickles[0]), records)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about pickle protocols
-        # Mapped, so that a storage is a slice of the file whatever the archive's own directory claims.
+        # Memory-mapped, so that a storage is a slice of the file, whatever the archive's directory claims.
         try:
             loaded = torch.load(str(path), map_location="cpu", weights_only=True, mmap=True)
         except pickle.UnpicklingError as error:  # its message advises to load without weights_only

@@ -21,7 +21,7 @@ def write(
 ) -> list[str]:
     """Writes layers, or a trace, to a file.
 
-    It is written beside its place and renamed, so that there is all of it or what was there before.
+    It is written to a temporary file and renamed, so that the path has either the whole new file or the old one.
 
     Args:
         layers: what `read` returned, or layers.

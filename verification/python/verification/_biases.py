@@ -1,5 +1,5 @@
-"""Biases that one format keeps apart and another adds, in the dtype of the file: rounding of these sums is a difference
-in float64 that no fault has made."""
+"""Biases that one format keeps separate and another adds, in the dtype of the file. The rounding of these sums shows as
+a difference in float64, but is no fault."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from weft.verification._pairs import Pair
 
 
 def settled(pair: Pair) -> tuple[Pair, list[str]]:
-    """The pair with the reference's biases wherever the candidate's differ from them by the rounding of such a sum
-    alone, on either side; and for each layer with such biases a line that says so."""
+    """The pair of sides, where biases that differ by the rounding of such a sum alone, on either side, are replaced by
+    the reference's. Also a line about each layer with such biases."""
     layers, notes = [], []
     for ours, theirs in zip(pair.reference, pair.candidate, strict=True):
         directions = [_settled(ours, *both) for both in zip(ours.directions, theirs.directions, strict=True)]
@@ -40,7 +40,7 @@ def _settled(layer: Layer, ours: Direction, theirs: Direction) -> Direction:
     if layer.kind == "GRU" and layer.reset_after:
         joined[2 * rows // 3 :] = False  # the reset gate is between these two
     settling = same & joined & (sums[0] != sums[1])
-    # Rows that differ by more stay as they are, and show.
+    # Rows that differ by more stay unchanged, so that they are reported.
     if not bool(settling.any()):
         return theirs
     bias_x, bias_h = torch.where(settling, mine, other).unbind(0)

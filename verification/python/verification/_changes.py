@@ -1,7 +1,8 @@
-"""Known differences in words: what somebody did who gets these numbers, and how to do the same here.
+"""Known differences in words: what an implementation with these numbers does, and how to do the same here.
 
-The names and their forms come from verification/verify/changes*.cpp; docs/verify.md lists them. Here are those of what
-a cell computes; `_rearrangements` has those of parameters, steps, rows and directions, `_terms` those of single gates.
+The names and their forms come from verification/verify/changes*.cpp; docs/verify.md lists them. This file has
+differences in what a cell computes; `_rearrangements` those of parameters, steps, rows and directions, `_terms` those
+of single gates.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def change(name: str, detail: str, who: str, where: Where) -> Change:
     return Change(name, detail, f"{who} {meaning}", configuration)
 
 
-#: Steps to which a change may be limited, and how to run a module for them.
+#: Steps to which a change may be limited, and how to run a module for these steps.
 _STEPS = {
     "at step 0 only": "m(x[:1], h0), the others without it",
     "at the last step only": "m(x[-1:], h), the others without it",
@@ -35,7 +36,7 @@ _STEPS = {
 
 
 def _by_steps(detail: str) -> tuple[str, str]:
-    """A form without the steps to which it is limited, and these steps."""
+    """Splits a form into the form without its steps, and the steps to which it is limited."""
     for steps in _STEPS:
         if detail.endswith(steps):
             return detail.removesuffix(steps).removesuffix("; "), steps

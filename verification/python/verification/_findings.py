@@ -103,7 +103,7 @@ def _changes_of(changes: Sequence[tuple[str, str]], who: str, where: Where) -> l
 
 
 def merged(diagnoses: list[Diagnosis], models: dict[str, Sequence[Layer]]) -> list[Diagnosis]:
-    """One diagnosis for all layers where each layer has the same. `models`: layers by side."""
+    """One diagnosis for all layers if all layers have the same. `models`: each side's layers."""
     layers = max(len(model) for model in models.values())
     alike = len({(layer.kind, layer.hidden_size) for model in models.values() for layer in model}) == 1
     whole = alike and len(diagnoses) == layers > 1 and all(", " not in each.scope for each in diagnoses)
@@ -135,7 +135,7 @@ def _of_all_layers(diagnosis: Diagnosis, layers: Sequence[Layer]) -> Diagnosis:
 
 
 def side_of(source: Source, layers: int = 1) -> Side:
-    """`layers`: those of the other side; a trace records only the last of them."""
+    """`layers`: the layers of the other side; a trace records only the last of them."""
     notes = list(source.notes)
     if source.trace is not None:
         trace = source.trace

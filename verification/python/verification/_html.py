@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else: no network, no script."""
+"""A report as one self-contained page: no network, no script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.verification._style import CSS
 _PLOTS = 8  #: plots beyond these are folded away
 _COLUMNS = 480  #: columns of one plot; many plots together have not many more than ten times that
 
-#: Every text from a file is escaped; this policy makes sure that nothing is loaded or run even so.
+#: Every text from a file is escaped; in addition this policy keeps everything from being loaded or run.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 _KEY = """<div class="key" aria-hidden="true">
@@ -155,7 +155,7 @@ def _why(report: Results) -> str:
 
 
 def _diagnosis(found: Diagnosis, said: bool) -> str:
-    """`said`: the page has its sentence already."""
+    """`said`: the page already has the diagnosis' sentence."""
     names = "".join(f'<code class="name">{_text(change.name)}</code>' for change in found.changes)
     alone = len(found.changes) == 1
     detail = f"<code>{_text(found.changes[0].detail)}</code>" if alone and found.changes[0].detail else ""

@@ -1,4 +1,4 @@
-"""Both sides as they will run here: by PyTorch's or `weft.nn`'s modules, in the dtype that they are stored in."""
+"""Both sides run as users will run them: by PyTorch's or `weft.nn`'s modules, in the dtype in which they are stored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def own_dtype(pair: Pair, input: _sides.Input) -> OwnDtype | None:
 
 
 def _run(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) -> Tensor:
-    """y [T, B, D*H] of all layers, one after the other."""
+    """y [T, B, D*H] of all layers run one after the other."""
     y = input.x.to(dtype)
     rest = list(layers)
     for stack in stacks_of("weft.nn", [without_states(layer) for layer in layers]):
@@ -70,5 +70,5 @@ def _states(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) ->
 
 
 def _bound(layers: Sequence[Layer], input: _sides.Input, dtype: torch.dtype) -> Tensor:
-    """The most by which rounding in this dtype can change y when the layers run on by themselves."""
+    """The largest change of y that rounding in this dtype can cause when the layers run by themselves."""
     return torch.from_numpy(_C.rounding_bound(_sides.engine(layers), input.x.numpy(), DTYPES[dtype]))

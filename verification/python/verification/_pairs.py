@@ -11,8 +11,8 @@ from weft.verification._sides import describe
 
 @dataclasses.dataclass
 class Pair:
-    """A chain of layers on both sides, each layer fed by the one before it. `start`: the index in the file of its first
-    layer."""
+    """A chain of layers on both sides, each fed by the one before. `start`: the index of the first layer in the
+    file."""
 
     start: int
     reference: list[Layer]
@@ -20,11 +20,11 @@ class Pair:
 
 
 def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list[Pair], list[str], list[str]]:
-    """Layers by their names or their order in the files, in chains; what differs so that it can't be run; and, where
-    that is the structure, which layers fit which.
+    """Layers paired by name or by order in the files, in chains; differences that prevent running them; and, if the
+    structure differs, which layers fit which.
 
-    A layer that can't be compared, being of another kind or size, ends the chain before it and is left out. Where
-    neither side says that a layer is fed by the one before it, it gets an input of its own.
+    A layer of another kind or size can't be compared: it ends the chain before it and is left out. A layer that on
+    neither side is fed by the one before gets an input of its own.
     """
     pairs: list[Pair] = []
     problems: list[str] = []
@@ -57,8 +57,8 @@ def paired(reference: Sequence[Layer], candidate: Sequence[Layer]) -> tuple[list
 
 
 def _of_the_same_names(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[str]:
-    """One line about layers of the same name on both sides that can't be compared: likely another version of the model,
-    which a list of layers that fit nothing wouldn't tell."""
+    """One line about layers with the same name on both sides that can't be compared. Probably the model is another
+    version, which a list of unmatched layers wouldn't tell."""
     by_name = {layer.label: layer for layer in candidate if layer.label}
     both = [(layer, by_name[layer.label]) for layer in reference if layer.label in by_name]
     apart = [f"{ours.label} ({_shape(ours)}, not {_shape(theirs)})" for ours, theirs in both if _misfit(ours, theirs)]
@@ -75,8 +75,8 @@ def _shape(layer: Layer) -> str:
 
 def _partners(reference: Sequence[Layer], candidate: Sequence[Layer]) -> list[int | None]:
     """For each of the reference's layers the index of the candidate's that it is compared with. Many files hold tensors
-    by name, in the order of the alphabet: so layers of the same names belong together; or those in the same place; or,
-    where order alone doesn't fit, those that fit."""
+    in alphabetical order of names, so layers with the same names belong together; else layers in the same place; or,
+    where the order doesn't fit, layers that fit."""
     names = [layer.name for layer in reference]
     by_name = {layer.name: index for index, layer in enumerate(candidate)}
     if len(by_name) == len(candidate) and sorted(names) == sorted(by_name):

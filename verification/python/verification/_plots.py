@@ -43,7 +43,7 @@ class Scale:
         return min(1.0, max(0.0, (math.log10(value) - self.low) / (self.high - self.low)))
 
     def ticks(self, most: int) -> list[int]:
-        """Exponents to label, at most so many, evenly apart, among them the lowest."""
+        """Exponents to label: at most so many, evenly spaced, the lowest among them."""
         stride = next(s for n in range(4) for s in (10**n, 2 * 10**n, 5 * 10**n) if (self.high - self.low) // s < most)
         return list(range(self.low, self.high + 1, stride))
 
@@ -128,7 +128,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def pair(first: float, second: float) -> tuple[str, str]:
-    """Two numbers with as many digits as it takes to tell them apart."""
+    """Two numbers with enough digits to tell them apart."""
     for digits in (6, 9, 12):
         texts = number(first, digits), number(second, digits)
         if texts[0] != texts[1] and abs(first - second) > 10 ** (2 - digits) * max(abs(first), abs(second)):
@@ -152,12 +152,12 @@ def capitalised(sentence: str) -> str:
 
 
 def step_name(place: Place) -> str:
-    """The step's name; for a direction that runs backwards with its turn, by which steps count there."""
+    """The step's name. For a direction that runs backwards it includes the turn, by which steps count there."""
     return f"step {place.step}" + (f" (turn {place.turn})" if place.turn != place.step else "")
 
 
 def times_bound(place: Place) -> str:
-    """As "1.2e+09 times what rounding explains"; "" where the bound is 0, or one of the two is infinite."""
+    """The ratio in words, "1.2e+09 times what rounding explains"; "" where the bound is 0, or a number is infinite."""
     if not (math.isfinite(place.difference) and 0 < place.bound < math.inf):
         return ""
     return f"{number(place.difference / place.bound, 2)} times what rounding explains"
@@ -168,7 +168,7 @@ def spot(place: Spot) -> str:
 
 
 def allowed(report: Results) -> str:
-    """For two sides that agree: their largest distance, and the bound there."""
+    """For two sides that agree: their largest distance, and the bound at that place."""
     parts = []
     steps = [
         (defect, bound)

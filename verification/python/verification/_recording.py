@@ -1,4 +1,4 @@
-"""A trace, in the form in which verification/verify compares it."""
+"""A trace in the form that verification/verify compares."""
 
 from __future__ import annotations
 

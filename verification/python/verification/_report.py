@@ -1,4 +1,4 @@
-"""What `weft.verify` returns: its results, and how they are written."""
+"""The return value of `weft.verify`: its results, and how they are written."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from weft.verification._results import Results
 
 @dataclasses.dataclass(frozen=True)
 class Report(Results):
-    """What was found; `text`, `json` and `html` write it."""
+    """The results of `weft.verify`; `text`, `json` and `html` write them."""
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, width: int | None = None, color: bool = False) -> str:
-        """For a terminal, `width` columns wide."""
+        """The report for a terminal, `width` columns wide."""
         from weft.verification._text import to_text
 
         return to_text(self, width, color)
@@ -27,7 +27,7 @@ class Report(Results):
         return to_json(self)
 
     def html(self) -> str:
-        """One page with plots that needs nothing else."""
+        """One self-contained page with plots."""
         from weft.verification._html import to_html
 
         return to_html(self)

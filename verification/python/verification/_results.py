@@ -19,7 +19,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where the two first differ by more than rounding explains. First: in the order in which values are computed."""
+    """Where the two sides first differ by more than rounding explains, in the order in which values are computed."""
 
     layer: int  #: from 0
     layer_name: str  #: the reference's name of the layer; the candidate's if only that has names
@@ -36,13 +36,13 @@ class Place:
 
     @property
     def difference(self) -> float:
-        """How far the two values are from each other."""
+        """The distance of the two values."""
         return abs(self.reference - self.candidate)
 
 
 @dataclasses.dataclass(frozen=True)
 class Spot:
-    """Where a track's h is furthest apart, with each side run on from its own states."""
+    """Where h differs most in a track, if each side runs on from its own states."""
 
     step: int  #: index into the input's time axis
     row: int  #: of the batch
@@ -52,10 +52,10 @@ class Spot:
 
 @dataclasses.dataclass(frozen=True)
 class Track:
-    """One direction of one layer, step by step in the order of time (index 0 is the first step of the input).
+    """One direction of one layer, by step in the order of time (index 0 is the first step of the input).
 
-    Lists have T entries, the difference's the largest over rows and units, defect and bound of the one that is the
-    furthest off against its bound. None where there is nothing to compare.
+    Lists have T entries. A difference is the largest over rows and units; defect and bound are those of the element
+    with the largest ratio of the two. None where there is nothing to compare.
     """
 
     layer: int
@@ -71,7 +71,7 @@ class Track:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One known difference, in the form that fits."""
+    """One known difference, in a form that fits."""
 
     name: str  #: stable name: reset_before, stale_hidden_state, gate_order, ...
     detail: str  #: the form: "z, r, n instead of r, z, n"; "" where there is only one
@@ -93,7 +93,7 @@ class Diagnosis:
 
 @dataclasses.dataclass(frozen=True)
 class OwnDtype:
-    """Both sides, run in the dtype that they are stored in."""
+    """Both sides, run in the dtype in which they are stored."""
 
     dtype: str
     difference: float  #: the largest difference of the outputs
@@ -114,7 +114,7 @@ class Results:
     diagnoses: Sequence[Diagnosis] = ()
     own_dtype: OwnDtype | None = None
     problems: Sequence[str] = ()  #: differences that need no run: another number of layers, other sizes
-    #: if the problems are structural: which layers fit which; fitting layers were compared
+    #: if the problems are structural: which layers fit which; the ones that fit were compared
     structure: Sequence[str] = ()
 
     @property

@@ -64,7 +64,7 @@ def _rounded_otherwise(diagnosis: Diagnosis, differing_parts: list[Diagnosis], d
 
 
 def _with_weights(diagnosis: Diagnosis, pair: Pair) -> Diagnosis:
-    """The diagnosis with the parameters that differ, of a part that no known difference explains."""
+    """For a part that no known difference explains: the diagnosis, with the parameters that differ."""
     index = int(diagnosis.scope.split(",")[0].removeprefix("layer ")) - pair.start
     found = differing(pair.reference[index], pair.candidate[index])
     weights = f"parameters differ: {'; '.join(found)}" if found else "the parameters are the same"

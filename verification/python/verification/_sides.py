@@ -1,4 +1,4 @@
-"""Sides and inputs that `weft.verify` takes, and the form in which they are compared."""
+"""The sides and inputs of `weft.verify`, brought to the form in which they are compared."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def dtype_of(layers: Sequence[Layer]) -> torch.dtype:
 
 
 def traced(function: Callable[..., Any], input: Input, dtype: torch.dtype) -> Trace:
-    """Calls a function with x, and with the initial states that there are, and records its answer: y, or a tuple that
+    """Calls a function with x and the initial states, if there are any, and records its answer: y, or a tuple that
     begins with y."""
     states = [state.to(dtype) for state in (input.h0, input.c0) if state is not None]
     x = input.x.to(dtype)

@@ -1,6 +1,6 @@
 """The page's style."""
 
-#: By role, in light and in dark surroundings. Told apart by lightness and by dashes too, not by hue alone.
+#: Colors by role, for light and dark backgrounds. Roles differ in lightness and dashes too, not in hue alone.
 LIGHT = {
     "page": "#faf9f6", "card": "#ffffff", "ink": "#1d1c1a", "quiet": "#65615a", "edge": "#e2ded6", "code": "#f3f1ec",
     "grid": "#e9e6df", "differ": "#a83800", "differ-back": "#fdeee3", "agree": "#00578f", "agree-back": "#e5f1fa",

@@ -1,4 +1,4 @@
-"""A track as an SVG that may be stretched. Its labels are HTML beside it, whose letters keep their size."""
+"""A track as an SVG that may be stretched. Its labels are HTML beside it, so that their letters keep their size."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def gates_of(detail: str, where: Where) -> tuple[str, tuple[str, ...]]:
 
 
 def of_gates(gates: tuple[str, ...], where: Where) -> str:
-    """As " of gate n"; "" for all gates."""
+    """The gates in words: " of gate n"; "" for all gates."""
     if len(gates) == len(GATES[where.layer.kind]):
         return ""
     return f" of gate{'s' * (len(gates) > 1)} {', '.join(gates)}"

@@ -109,7 +109,7 @@ def _names(changes: Sequence[Change]) -> str:
 
 
 def _tracks(report: Results, width: int, paint: _Paint) -> list[str]:
-    """The first track that differs as a plot, some more as a line each, those that agree in one line."""
+    """The first track that differs as a plot, some further ones in a line each, and all that agree in one line."""
     tracks = [track for track in _plots.differing_first(report) if _plots.steps_of(track)]
     if not tracks:
         return []
@@ -132,7 +132,7 @@ def _size(track: Track) -> float:
 def _plot(track: Track, width: int, paint: _Paint) -> list[str]:
     columns = _plots.columns(track, width - 12)
     scale = _plots.scale_of(columns)
-    # A short sequence has room between its steps.
+    # Steps of a short sequence are drawn apart.
     stretch = max(1, min(4, (width - 12) // len(columns)))
     legend = "● difference   × of one step alone   ◆ both   ─ what rounding explains of ×"
     most = f"; h the furthest apart at {_plots.spot(track.largest)}" if track.largest else ""
@@ -195,7 +195,7 @@ def _step_axis(track: Track, columns: list[Column], stretch: int, width: int) ->
 
 
 def _one_line(track: Track, width: int) -> list[str]:
-    """A track's name, and its difference as little bars."""
+    """A track's name, and its difference as small bars."""
     assert track.first is not None
     name = f"  {_plots.track_name(track)}: differs from {_plots.step_name(track.first)}  "
     room = width - len(name)

@@ -129,7 +129,7 @@ def _random_input(layers: Sequence[Layer], seed: int, steps: int, batch: int) ->
         raise FormatError(f"the seed should be a number of 64 bits, got: {seed}")
     inputs = layers[0].input_size
     x = torch.randn(steps, batch, inputs, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    # Numbers that every dtype here holds exactly, so that both sides get the same ones in any dtype.
+    # Numbers that are exact in all dtypes here, so that both sides get the same ones in any dtype.
     x = x.to(torch.bfloat16).double()
     return Input(x, None, None, f"random, seed {seed}: {steps} steps, batch {batch}, {inputs} inputs")
 
@@ -138,7 +138,7 @@ def trace_of(layers: Sequence[Layer], seed: int, steps: int, batch: int) -> Trac
     """The layers' results on a random input, in float64: for an implementation that can't be run here.
 
     Raises:
-        FormatError: layers of which one isn't fed by the one before it.
+        FormatError: a layer isn't fed by the one before it.
     """
     use = _random_input(layers, seed, steps, batch)
     last = layers[-1]

@@ -1,4 +1,4 @@
-"""Parameters of two layers beside each other, for what no known difference explains."""
+"""Parameters of two layers side by side, for differences that no known change explains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _difference(first: Tensor | None, second: Tensor | None, gates: tuple[str, .
     if first is None or second is None:
         present = second if first is None else first
         assert present is not None
-        # zeros are as good as None, except for gains, which are never None on one side alone
+        # zeros are equivalent to None, except for gains, which are None on both sides or on neither
         if not bool(present.any()):
             return ""
         return "that only the candidate has" if first is None else "that the candidate lacks"

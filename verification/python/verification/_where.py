@@ -1,4 +1,4 @@
-"""The part of a model in which a change is, and code for that part."""
+"""The part of a model that a change affects, and code for that part."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from weft.formats._stacks import stacks_of
 
 @dataclasses.dataclass(frozen=True)
 class Where:
-    """model: layers, each fed by the one before it, as they were; changed: the indices of those that are changed, of
-    the same kind; direction: -1 for all of a layer's; fields: what other changes beside this one have changed."""
+    """model: the original layers, each fed by the one before; changed: the indices of the changed layers, all of one
+    kind; direction: -1 for all directions of a layer; fields: what other changes have changed."""
 
     model: Sequence[Layer]
     changed: Sequence[int]
@@ -27,8 +27,8 @@ class Where:
         return self.model[self.changed[0]]
 
     def constructor(self, **fields: Any) -> str:
-        """The line that makes the module with some of its layers' fields (of `Layer`) changed; several lines where no
-        one module can be the result."""
+        """The line of code that makes the module with some of its layers' fields (of `Layer`) changed; several lines if
+        no single module can hold the result."""
         self.fields.update(fields)
         plain = [without_states(layer) for layer in self.model]
         module = self._module(plain)
@@ -51,7 +51,7 @@ class Where:
         return "\n".join(lines)
 
     def _module(self, layers: Sequence[Layer]) -> range:
-        """The layers of the module with the changed ones; only the changed ones where the model is no module."""
+        """The layers of the module with the changed ones; only the changed layers if no module holds them all."""
         first, last = min(self.changed), max(self.changed)
         try:
             stacks = stacks_of("weft.nn", layers)
@@ -79,7 +79,8 @@ class Where:
         return [f"m.{name}_l{number[1] if number else 0}{suffix}" for name in names]
 
     def each(self, line: str) -> str:
-        """A line of code for each changed direction; {weight_hh} in it stands for such a name."""
+        """A line of code for each changed direction; a name in braces, as {weight_hh}, is replaced by the
+        parameter's."""
         names = re.findall(r"\{(\w+)\}", line)
         lines = []
         for index, direction in self._parts():

@@ -39,7 +39,7 @@ def plain(draw: random.Random) -> list[Layer]:
 
 
 def variant(draw: random.Random) -> list[Layer]:
-    """Layers that PyTorch has no module for."""
+    """Layers for which PyTorch has no module."""
     kind, own, has = draw.choice(
         [
             ("GRU", {"reset_after": False}, ()),

@@ -43,7 +43,7 @@ class Case:
 
 @dataclasses.dataclass
 class Wrong:
-    """A fault to make in layers of this kind, and what the reference must have for it."""
+    """A fault to make in layers of this kind, and the features that the reference needs for it."""
 
     detail: str
     faults: Faults
@@ -264,7 +264,7 @@ def random_direction(
     scale = draw.choice([1.0, 2.0]) * units**-0.5
 
     def weights(*shape: int, about: float = 0.0) -> Tensor:
-        # Multiples of 2^-16, so that sums of two of them are exact in float32 as in float64.
+        # Multiples of 2^-16, so that sums of two of them are exact in float32 and float64.
         return ((about + scale * (2 * torch.rand(*shape, generator=generator) - 1)) * 65536).round() / 65536
 
     found: dict[str, Tensor] = {
@@ -301,7 +301,7 @@ def random_layers(wrong: Wrong, draw: random.Random) -> list[Layer]:
 
 
 def state_dict(layers: list[Layer]) -> dict[str, Tensor]:
-    """A state dict as `nn.GRU` and its like name it; for layers that these can compute."""
+    """A state dict with the names of `nn.GRU` and similar modules, for layers that these can compute."""
     names = {"weight_x": "weight_ih", "weight_h": "weight_hh", "bias_x": "bias_ih", "bias_h": "bias_hh",
              "projection": "weight_hr"}  # fmt: skip
     return {

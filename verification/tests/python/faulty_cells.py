@@ -71,7 +71,7 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """How an implementation computes: in which dtype, and in which order it sums."""
+    """How an implementation computes: its dtype, and the order of its sums."""
 
     dtype: str = "float64"
     order: str = "numpy"  #: numpy, forward, backward, shuffled (one product after the other)
@@ -164,7 +164,7 @@ class Cell:
         self.eps = layer.norm_eps if faults.eps is None or layer.norm_eps is None else faults.eps
 
     def products(self, x: Array, weights: list[Array], gains: list[Array] | None) -> list[Array]:
-        """Of each gate without its bias; normalised over all of them."""
+        """The products of each gate, without bias; normalised over all of them."""
         parts = [self.number.product(x, weight) for weight in weights]
         if self.eps is None:
             return parts
@@ -189,7 +189,7 @@ class Cell:
         return 0.0 if biases is None else biases[gate]
 
     def sums(self, x: Array, h: Array, gates: list[int]) -> list[Array]:
-        """What goes into the activations of these gates, for cells in which nothing else does."""
+        """The arguments of the activations of these gates, for cells where they are sums only."""
         w = self.w
         norm_x, norm_h = ([part[g] for g in gates] if part else None for part in (w.norm_x, w.norm_h))
         from_x = self.products(x, [w.x[g] for g in gates], norm_x)
@@ -260,7 +260,7 @@ class Results:
 
 
 def run_direction(cell: Cell, x: Array, h0: Array | None, c0: Array | None, backwards: bool) -> Results:
-    """x [T, B, I]; results in the order of the input unless it is a fault that they aren't."""
+    """x [T, B, I]; results are in the order of the input, unless the fault is that they aren't."""
     faults, number, steps, rows = cell.faults, cell.number, x.shape[0], x.shape[1]
     sizes = cell.w.outputs, cell.w.units
     h_first, c_first = (

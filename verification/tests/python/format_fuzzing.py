@@ -47,7 +47,7 @@ def _write_trace(path: Path) -> None:
     formats.write(formats.Trace(torch.randn(3, 2, 4), torch.randn(3, 2, 5), h0=torch.randn(2, 5)), path)
 
 
-#: By format and container: the extension of its files, and a function that writes a good one.
+#: By format and container: the extension of its files, and a function that writes a valid one.
 GOOD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "pytorch-zip": (".pt", _write_layers),
     "pytorch-safetensors": (".safetensors", _write_layers),

@@ -42,7 +42,7 @@ def activate(activation: Activation, x: Tensor) -> Tensor:
 
 
 def run_layers(layers: list[Layer], x: Tensor) -> Tensor:
-    """[T, B, I] -> [T, B, D*H]: runs the layers one after the other, whether they say so or not."""
+    """[T, B, I] -> [T, B, D*H]: runs the layers one after the other, even if they aren't declared as a chain."""
     for layer in layers:
         x, _ = run_layer(layer, x)
     return x

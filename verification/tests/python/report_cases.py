@@ -128,7 +128,7 @@ def odd() -> Report:
 
 
 def many() -> Report:
-    """Twelve layers of two directions; one direction of layer 3 and all that follows differ."""
+    """Twelve layers of two directions; one direction of layer 3 and everything after it differ."""
     tracks = []
     for layer in range(12):
         for direction in ("forward", "reverse"):

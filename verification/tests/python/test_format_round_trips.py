@@ -52,7 +52,7 @@ def random_activation(rng):
 
 
 def random_layers(seed):
-    """A chain of one to three layers; each feature is rare, so that some models have one alone."""
+    """A chain of one to three layers. Features are rare, so that some models have exactly one."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
 

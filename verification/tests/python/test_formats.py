@@ -32,7 +32,7 @@ MODULES = {
     "lstm-forget": lambda: weft.nn.LSTM(3, 4, peepholes=True, coupled_input_forget="forget", layer_norm=True),
     "lstm-norm-no-bias": lambda: weft.nn.LSTM(3, 4, layer_norm=True, bias=False, proj_size=2),
 }
-#: Modules whose settings a state dict lacks, and the options that tell them.
+#: Modules whose settings a state dict lacks, with the options that say them.
 WITH_OPTIONS = {
     "relu": (lambda: nn.RNN(3, 4, 2, nonlinearity="relu"), {"nonlinearity": "relu"}),
     "elu": (lambda: weft.nn.RNN(3, 4, activation="elu", cell_clip=0.5), {"activation": "elu", "cell_clip": 0.5}),

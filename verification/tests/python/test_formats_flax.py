@@ -33,7 +33,7 @@ def _float64():
 
 
 class Compact(nn.Module):
-    """Cells that linen names itself: nothing in their names says that two are a Bidirectional's."""
+    """Cells that linen names itself: nothing in their names says that two belong to a Bidirectional."""
 
     @nn.compact
     def __call__(self, x):

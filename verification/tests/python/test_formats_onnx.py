@@ -53,7 +53,7 @@ NODES = {
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3), (3, 3)])
 @pytest.mark.parametrize("steps", [5, None])
 def test_constant_lengths_are_all_the_steps_or_refused(kind, layout, lengths, steps, tmp_path):
-    """A file that is read agrees with ONNX Runtime's answer, so a file in which a row ends earlier isn't read."""
+    """A file that is read must agree with ONNX Runtime, so a file in which a row ends earlier isn't read."""
     model = node_model(kind, lengths=lengths, **({"layout": 1} if layout else {}))
     if steps is not None:
         model.graph.input[0].type.tensor_type.shape.dim[layout].dim_value = steps

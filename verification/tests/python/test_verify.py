@@ -48,7 +48,7 @@ def trace_of(module: nn.Module, x: Tensor, *states: Tensor) -> Trace:
 @pytest.mark.parametrize("kind", MODULES)
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_pytorch_is_within_the_bound(kind: str, dtype: torch.dtype, bidirectional: bool) -> None:
-    """And the bound isn't so wide that it would forgive a fault: some step comes near it."""
+    """The bound isn't so wide that it would forgive a fault either: some step comes near it."""
     module = seeded(MODULES[kind](5, 12, bidirectional=bidirectional)).to(dtype)
     x = torch.randn(25, 3, 5, generator=torch.Generator().manual_seed(1)).to(dtype)
     report = weft.verify(module, trace_of(module, x))
@@ -367,7 +367,8 @@ CONFIGURATIONS = [
 def test_the_line_of_configuration_does_what_the_candidate_does(
     name: str, detail: str, kind: str, bidirectional: bool
 ) -> None:
-    """What parameters can express is found where C++ did it; its line, run on the module, makes the two agree."""
+    """A change of parameters is found as C++ made it; its line of code, run on the module, makes the two sides
+    agree."""
     module = seeded(MODULES[kind](4, 4, bidirectional=bidirectional), seed=3)
     layers = list(layers_of_module(module).layers)
     x = torch.randn(6, 2, 4, dtype=torch.float64)

@@ -106,6 +106,6 @@ def test_so_configured_it_agrees() -> None:
 
 
 def test_more_units_tell_the_faults_apart(has_state: bool) -> None:
-    """Of more units no other pair does it."""
+    """With more units no other pair of faults fits."""
     report = weft.verify(right_layers(5), recorded(BOTH, True, "float64", units=5))
     assert names(report) == [["reset_before", "stale_hidden_state"]]

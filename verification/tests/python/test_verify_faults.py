@@ -21,7 +21,7 @@ AGREEING = 200
 
 
 def named(case: Case, report) -> bool:
-    """Whether the first diagnosis is the one fault, or the fault does as well as the diagnosis."""
+    """Whether the first diagnosis is the fault, or the fault explains as much as the diagnosis."""
     if report.agrees or not report.diagnoses:
         return False
     first = report.diagnoses[0]
@@ -38,7 +38,7 @@ def said(report) -> str:
 
 
 def check(cases: list[Case], candidate) -> None:
-    """At least 95 of 100 are named; the failure says which fault is how often."""
+    """At least 95 of 100 faults are named; the failure says how often each fault is not."""
     all_of, missed = collections.Counter(case.fault for case in cases), collections.Counter()
     lines = []
     for case in cases:
@@ -72,7 +72,7 @@ def test_what_only_rounds_otherwise_agrees(kind) -> None:
 
 
 def test_a_bias_that_is_off_by_more_than_its_sums_rounding_differs() -> None:
-    """What converters do to biases is no excuse for other biases."""
+    """Changes that converters make to biases don't excuse other changes."""
     for seed in range(KINDS.index(joined_biases), 120, len(KINDS)):
         pair = agreeing_pair(seed)
         candidate = [*pair.candidate]
@@ -87,7 +87,8 @@ def test_a_bias_that_is_off_by_more_than_its_sums_rounding_differs() -> None:
 
 
 def test_two_faults_at_once_are_named() -> None:
-    """But for pairs of which one does it alone, as where the other changes no more than rounding does."""
+    """Except for pairs where one fault alone explains everything, because the other changes no more than rounding
+    does."""
     cases = [case for seed in range(400) if (case := pair_case(seed)) is not None][:50]
     missed = []
     for case, faults in cases:
@@ -99,7 +100,7 @@ def test_two_faults_at_once_are_named() -> None:
 
 
 def test_the_sides_may_be_exchanged() -> None:
-    """The reference may be what was recorded."""
+    """The recording may be the reference."""
     for fault in ("reset_before", "gate_order", "stale_hidden_state", "one_bias"):
         case = random_case(7, fault)
         report = weft.verify(case.trace, case.layers)
@@ -122,7 +123,7 @@ def test_other_weights_are_no_known_fault() -> None:
 
 
 def test_what_is_found_can_be_written_in_every_form() -> None:
-    """Reports as they are, not as report_cases.py thinks that they are."""
+    """With real reports, not those of report_cases.py."""
     schema = json.loads((Path(__file__).resolve().parents[3] / "docs/verify.schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
     for fault in FAULTS:

@@ -1,5 +1,5 @@
-"""Samples of the product of known differences: part, gates, steps, which way. What is wrong is computed by PyTorch's
-own cells, one step at a time, with other parameters in the steps that are wrong."""
+"""Samples of the product of known differences: part, gates, steps, which way. PyTorch's own cells compute the wrong
+side, one step at a time, with other parameters in the wrong steps."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_what_json_lacks_is_written_as_strings() -> None:
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that elements are closed in order, and collects them."""
+    """Checks that elements are closed in the right order, and collects them."""
 
     VOID = ("meta", "link", "br")
 
@@ -320,7 +320,7 @@ def measured(page: str, folder: Path, width: int) -> dict:
 
 
 def painted(picture: Image.Image, box: list[float], color: str) -> list[tuple[int, int]]:
-    """Pixels of that color in the box, from its left upper corner."""
+    """The pixels of that color in the box, relative to its upper left corner."""
     left, top, width, height = (round(value) for value in box)
     wanted = tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))
     part = picture.crop((left, top, left + width, top + height))

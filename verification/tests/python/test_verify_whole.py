@@ -32,7 +32,7 @@ def test_the_constructor_is_that_of_the_whole_module() -> None:
     assert configuration(report) == [whole]
     assert report.candidate.layers[0].startswith("trace of the last of 3 layers: x [9, 2, 3]")
     assert "shows in layer 2" in report.candidate.notes[-1]
-    # Of one layer alone no module of three can be the result.
+    # If one layer of three differs, no single module can be the result.
     layers = list(layers_of_module(module).layers)
     changed = [layers[0], Layer(**{**vars(layers[1]), "reset_after": False}), layers[2]]
     (diagnosis,) = weft.verify(layers, changed).diagnoses

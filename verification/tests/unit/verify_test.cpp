@@ -238,7 +238,7 @@ TEST_P(VerifyKinds, ChangesAreFoundInWhatTheyMake) {
   const Problem problem{layers, right};
   int known = 0, tried = 0;
   for (const Change& change : known_changes(problem, {})) {
-    // These changes change the recording, and `record` knows no stale state; Python's tests inject them.
+    // These changes alter the recording, and `record` knows no stale state; Python's tests inject them.
     if (change.solve || change.name.starts_with("stale") || change.name.ends_with("order") ||
         change.name == "batch_axis")
       continue;
@@ -334,7 +334,7 @@ TEST(VerifyDiagnosis, ThreeAreFoundWhereTwoDontExplainIt) {
   EXPECT_EQ(found[0].changes[2].name, "gate_activation");
 }
 
-// One number says too little: some two or three changes would give any.
+// One number is too little information: many sets of two or three changes would explain it.
 TEST(VerifyDiagnosis, OneNumberIsNotExplainedByTwoOrThree) {
   Random random(16);
   const std::vector<Layer> layers{random_layer(random, Kind::kGru, 1, 1)};

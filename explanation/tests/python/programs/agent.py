@@ -1,4 +1,4 @@
-"""A recurrent policy plays: it acts step by step without gradients, and learns from what it did."""
+"""A recurrent policy plays: it acts step by step without gradients, and learns from its episodes."""
 
 from __future__ import annotations
 

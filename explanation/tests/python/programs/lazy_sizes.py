@@ -1,4 +1,4 @@
-"""Inference on the device with a number that is another one in each step, and a shape that depends on values."""
+"""Inference on the device with a number that differs in each step, and a shape that depends on values."""
 
 import torch
 from torch import nn

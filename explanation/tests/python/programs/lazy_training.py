@@ -1,4 +1,4 @@
-"""A training loop on the device that looks at its loss in three ways. STEPS: prints the seconds of one, the median."""
+"""A training loop on the device that reads its loss in three ways. STEPS: prints the median seconds of a step."""
 
 import statistics
 import sys

@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # the types of the names in LAZY
     inductor_config = config
     inductor_metrics = metrics
     is_torch_handler: Callable[[Any], bool] = torch._logging._internal._is_torch_handler
-    # Dynamo has few types for the names that follow.
+    # Dynamo declares few types for the names below.
     InstructionTranslatorBase: Any
     LazyVariableTracker: Any
     ListIteratorVariable: Any
@@ -59,7 +59,7 @@ if TYPE_CHECKING:  # the types of the names in LAZY
     speculate_subgraph: Any
     unpack_iterable: Any
 
-# Trees; torch.export's functions for trees work with these too.
+# Trees, as torch.export's functions for trees use them too.
 pytree = torch.utils._pytree
 
 # Operators as objects, and the keys of their kernels.
@@ -71,7 +71,7 @@ TransformType: Any = torch._C._functorch.TransformType
 parse_dispatch_key = torch._C._parse_dispatch_key
 
 # What is active in this thread: modes of functions and of operators, torch.func's transforms, torch.jit.trace.
-# torch.overrides and its kin can enter these, but not look at them.
+# torch.overrides and similar modules can enter these modes, but not list them.
 len_torch_function_stack = torch._C._len_torch_function_stack
 pop_torch_function_stack = torch._C._pop_torch_function_stack
 push_on_torch_function_stack = torch._C._push_on_torch_function_stack
@@ -89,7 +89,7 @@ is_functional_tensor = torch._is_functional_tensor
 get_tracing_state = torch._C._get_tracing_state
 set_tracing_state = torch._C._set_tracing_state
 
-# Whether Dynamo may compile frames: of this thread, and those of one function.
+# Whether Dynamo may compile frames: in this thread, and frames of one function.
 set_eval_frame: Any = torch._C._dynamo.eval_frame.set_eval_frame
 set_code_exec_strategy = torch._C._dynamo.eval_frame.set_code_exec_strategy
 FrameAction = torch._C._dynamo.eval_frame._FrameAction
@@ -104,29 +104,29 @@ SavedTensor: Any = torch._C._autograd.SavedTensor
 # The function by which Dynamo's graphs switch autograd off and on.
 set_grad_enabled = torch._C._set_grad_enabled
 
-# Where PyTorch's modules look for the functions of recurrent layers, and where these functions are.
+# The module where PyTorch's modules look up the functions of recurrent layers, and the module that defines them.
 VF: Any = torch._VF
 VariableFunctions = torch._C._VariableFunctions
 
-# The place for a device from outside.
+# PyTorch's place for a device that another package adds (PrivateUse1).
 get_accelerator = torch._C._get_accelerator
 get_privateuse1_backend_name = torch._C._get_privateuse1_backend_name
 register_device_module = torch._register_device_module
 
-# What torch.compile turns its arguments into before it gives them to Dynamo.
+# The type in which torch.compile passes its arguments to Dynamo.
 TorchCompileWrapper: Any = torch._TorchCompileWrapper
 TorchCompileInductorWrapper: Any = torch._TorchCompileInductorWrapper
 
 # Stands in a module of settings for a value that isn't there.
 UNSET_SENTINEL = torch.utils._config_module._UNSET_SENTINEL
 
-#: Looked up when it is first asked for: "module:name", or "module:" for a module itself.
+#: Looked up on first use: "module:name", or "module:" for a module itself.
 LAZY = {
-    # What AOTAutograd turns a graph into.
+    # What AOTAutograd makes of a graph.
     "aot_autograd": "torch._dynamo.backends.common:aot_autograd",
     "default_partition": "torch._functorch.partitioners:default_partition",
     "BoxedCodeGen": "torch.fx.graph:_BoxedCodeGen",
-    # What Dynamo turns a torch.autograd.Function into.
+    # What Dynamo makes of a torch.autograd.Function.
     "autograd_function_apply": "torch._functorch.autograd_function:autograd_function_apply",
     # Tensors without data, and modes taken away for a while.
     "FakeTensor": "torch._subclasses.fake_tensor:FakeTensor",
@@ -139,7 +139,7 @@ LAZY = {
     "core_aten_decompositions": "torch._decomp:core_aten_decompositions",
     "decomposition_table": "torch._decomp:decomposition_table",
     "get_decompositions": "torch._decomp:get_decompositions",
-    # What Dynamo turns a graph's control flow operators into. Dynamo has no public way to learn of another operator.
+    # What Dynamo makes of control flow operators. It has no public way to add an operator.
     "InstructionTranslator": "torch._dynamo.symbolic_convert:InstructionTranslator",
     "InstructionTranslatorBase": "torch._dynamo.symbolic_convert:InstructionTranslatorBase",
     "LazyVariableTracker": "torch._dynamo.variables.higher_order_ops:LazyVariableTracker",
@@ -157,7 +157,7 @@ LAZY = {
     "make_inlined": "torch._dynamo.variables.higher_order_ops:_make_inlined",
     "speculate_subgraph": "torch._dynamo.variables.higher_order_ops:speculate_subgraph",
     "unpack_iterable": "torch._dynamo.variables.higher_order_ops:unpack_iterable",
-    # What weft.explain watches of the compiler.
+    # The parts of the compiler that weft.explain watches.
     "OutputGraph": "torch._dynamo.output_graph:OutputGraph",
     "inductor_config": "torch._inductor.config:",
     "inductor_metrics": "torch._inductor.metrics:",
@@ -183,13 +183,13 @@ if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 DECOMPOSITIONS = "torch._decomp.decompositions"
 DYNAMO_OPENXLA = "torch._dynamo.backends.torchxla"
 DYNAMO_HIGHER_ORDER = "torch._dynamo.variables.higher_order_ops"
-#: The module of torch.onnx.export that has its table of operators, which is made anew for each export.
+#: The module of torch.onnx.export with its table of operators, which is built again for each export.
 ONNX_REGISTRATION = "torch.onnx._internal.exporter._registration"
 FSDP_COMMON = "torch.distributed.fsdp._common_utils"
 FULLY_SHARD_INIT = "torch.distributed.fsdp._fully_shard._fsdp_init"
 
-#: Loggers of torch.compile, and its modules that warn. `torch` itself is not among them: its operations warn without
-#: compiling too.
+#: Loggers of torch.compile, and its modules that warn. `torch` itself is not among them, since its operations also warn
+#: without a compiler.
 COMPILER = (
     "torch._dynamo",
     "torch._inductor",
@@ -201,15 +201,14 @@ COMPILER = (
     "torch.fx",
 )
 
-#: Beginnings of the names of PyTorch's files that define the methods of tensors, and of those that write a tensor's
-#: text.
+#: Prefixes of the names of PyTorch's files that define the methods of tensors, and of files that format tensors.
 METHODS_FILES = tuple(f"{path}/_tensor" for path in torch.__path__)
 PRINTING_FILES = tuple(f"{path}/_tensor_str.py" for path in torch.__path__)
 #: The frame in which a thread waits for autograd: its file and its function.
 ENGINE_FRAME = f"{torch.__path__[0]}/autograd/graph.py", "_engine_run_backward"
 
-#: The functions that a pickle of tensors calls, with their numbers of arguments, in files of this release and older
-#: ones.
+#: The functions that a pickle of tensors may call, with their numbers of arguments, in files of this release and of
+#: older ones.
 REBUILDING = {
     "torch._utils._rebuild_parameter": range(3, 4),
     "torch._utils._rebuild_parameter_with_state": range(4, 5),
@@ -228,41 +227,41 @@ def in_forward_mode() -> bool:
 
 
 def replace_engine_run_backward(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replaces the function that every backward goes through by `make` of it."""
+    """Replaces the function that every backward goes through by `make(function)`."""
     package: Any = torch.autograd
     package.graph._engine_run_backward = package._engine_run_backward = make(package.graph._engine_run_backward)
 
 
 def replace_accelerator_functions(make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replaces each function by which Python asks PyTorch for the machine's accelerator by `make` of its name and
-    itself: `_get_accelerator`, and `_accelerator_...`, which are torch.accelerator's."""
+    """Replaces each function by which Python asks PyTorch for the machine's accelerator by `make(name, function)`:
+    `_get_accelerator`, and torch.accelerator's `_accelerator_...`."""
     for name in dir(torch._C):
         if name == "_get_accelerator" or name.startswith("_accelerator_"):
             setattr(torch._C, name, make(name, getattr(torch._C, name)))
 
 
 def replace_device_of_data_parallel(make: Callable[[Callable[[], str | None]], Callable[[], str | None]]) -> None:
-    """Replaces the function by which nn.DataParallel finds its kind of device by `make` of it."""
+    """Replaces the function by which nn.DataParallel finds its kind of device by `make(function)`."""
     module: Any = sys.modules["torch.nn.parallel.data_parallel"]  # its name in the package is that of a function
     module._get_available_device_type = make(module._get_available_device_type)
 
 
 def replace_autograd_would_have_decomposed(make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
-    """Replaces the function by which tracing below autograd decides whether an operator is decomposed by its composite
-    by `make` of it."""
+    """Replaces the function by which tracing below autograd decides whether to decompose an operator by its composite,
+    by `make(function)`."""
     for name in ("torch._subclasses.functional_tensor", "torch.fx.experimental.proxy_tensor"):
         module: Any = importlib.import_module(name)
         module.autograd_would_have_decomposed = make(module.autograd_would_have_decomposed)
 
 
 def replace_tensor_str(make: Callable[[Callable[..., str]], Callable[..., str]]) -> None:
-    """Replaces the function that writes a tensor's numbers for `repr` by `make` of it."""
+    """Replaces the function that formats a tensor's numbers for `repr` by `make(function)`."""
     module: Any = torch._tensor_str
     module._tensor_str = make(module._tensor_str)
 
 
 def hooks_of_checkpoints() -> tuple[type, ...]:
-    """The hooks on saved tensors by which torch.utils.checkpoint works."""
+    """The hooks on saved tensors that torch.utils.checkpoint installs."""
     from torch.utils import checkpoint
 
     return checkpoint._checkpoint_hook, checkpoint._recomputation_hook
@@ -281,18 +280,18 @@ def modules_are_traced() -> bool:
 
 
 def is_fake(tensor: Tensor) -> bool:
-    """Whether it is a FakeTensor. Doesn't import the module that defines these."""
+    """Whether the tensor is a FakeTensor. Doesn't import the module that defines these."""
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     return fake is not None and isinstance(tensor, fake.FakeTensor)
 
 
 def is_functional(tensor: Tensor) -> bool:
-    """Whether it is a FunctionalTensor. Doesn't import the module that defines these."""
+    """Whether the tensor is a FunctionalTensor. Doesn't import the module that defines these."""
     functional = sys.modules.get("torch._subclasses.functional_tensor")
     return functional is not None and isinstance(tensor, functional.FunctionalTensor)
 
 
 def forget_fake_dispatch() -> None:
-    """Empties the cache of what operators do to FakeTensors, unless it is empty."""
+    """Empties the cache of operators' results on FakeTensors, unless it is empty."""
     if (fake := sys.modules.get("torch._subclasses.fake_tensor")) is not None:
         fake.FakeTensorMode.cache_clear()

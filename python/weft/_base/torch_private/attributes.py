@@ -3,8 +3,8 @@ run time: scripts/check_private_names.py does, and a test that looks for each in
 
 from __future__ import annotations
 
-#: The class that has them, or the module that looks for them, and their names. Some are private although they have no
-#: underscore.
+#: The class that has the attributes, or the module that looks for them, and their names. Some are private although they
+#: have no underscore.
 ATTRIBUTES = (
     ("torch:Tensor", "_use_count"),
     ("torch:Tensor", "_version"),
@@ -42,7 +42,7 @@ ATTRIBUTES = (
     ("torch._dynamo.eval_frame", "_torchdynamo_disable"),
     ("torch._dynamo.eval_frame", "_torchdynamo_orig_callable"),
     ("torch._dynamo.eval_frame:OptimizedModule", "_orig_mod"),
-    # Of Dynamo's variables and what they belong to.
+    # Of Dynamo's variables and the objects that belong to them.
     ("torch._dynamo.variables.higher_order_ops:TorchHigherOrderOperatorVariable", "_ALLOW_FALLBACK_TO_EAGER"),
     ("torch._dynamo.variables.higher_order_ops:TorchHigherOrderOperatorVariable", "_HOP_NAME"),
     ("torch._dynamo.variables.higher_order_ops:TorchHigherOrderOperatorVariable", "_call_function"),

@@ -1,4 +1,4 @@
-"""Removal from an ATen graph: of views that it doesn't need without autograd, and of results that nobody reads."""
+"""Removes from an ATen graph the views that it doesn't need without autograd, and results that nobody reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tidy(graph: fx.Graph) -> None:
 
 
 def _same_without_view(node: fx.Node) -> fx.Node | None:
-    """The node that may take this one's place. Shortens a view of a view."""
+    """The node that can replace this one. Shortens a view of a view."""
     if node.op != "call_function" or not node.args or not isinstance(source := node.args[0], fx.Node):
         return None
     if node.target in (_aten.detach.default, _aten.alias.default):

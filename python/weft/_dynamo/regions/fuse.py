@@ -1,4 +1,4 @@
-"""Regions replaced by calls of one program each."""
+"""Replaces each region by a call of one program."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def is_call(node: fx.Node) -> bool:
 
 
 def is_output(node: fx.Node) -> bool:
-    """Whether the node takes an output of a weft.call; it goes where its call goes."""
+    """Whether the node takes an output of a weft.call; it belongs where its call is."""
     return node.op == "call_function" and node.target is operator.getitem and is_call(node.args[0])
 
 
@@ -63,7 +63,7 @@ def is_pure(node: fx.Node) -> bool:
 
 
 def is_barrier(impure: fx.Node) -> bool:
-    """Whether it may change a tensor; drawing random numbers is no barrier."""
+    """Whether the node may change a tensor; drawing random numbers is no barrier."""
     if impure.op != "call_function":
         return False
     return not isinstance(impure.target, OpOverload) or _traits(impure.target).changes_something

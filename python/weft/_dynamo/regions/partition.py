@@ -1,4 +1,4 @@
-"""Which nodes the nodes of an ATen graph wait for, and which nodes a program may hold."""
+"""The dependences between nodes of an ATen graph, and which nodes a program may contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Partition:
     """The graph without its views: which nodes each node waits for."""
 
     def __init__(self, graph: fx.Graph, refused: Collection[fx.Node] = ()) -> None:
-        """`refused`: nodes that are part of no region."""
+        """`refused`: nodes that belong to no region."""
         self.graph, types = graph, Types(halves=False)
         self.order = {node: i for i, node in enumerate(graph.nodes)}
         typed = {node for node in graph.nodes if types.has(example_of(node))}
@@ -43,8 +43,8 @@ class Partition:
         self._find_waits()
 
     def _is_transparent(self, node: fx.Node) -> bool:
-        """Whether the view becomes part of a program where a region reads it. A permutation does so only as an operand
-        of products, which read it in place; elsewhere the program would have to copy."""
+        """Whether a view becomes part of a program if a region reads it. A permutation does so only as an operand of
+        products, which read it in place; other readers would have to copy it."""
         return is_view(node) and (node.target not in PERMUTES or self.is_read_by_products_only(node))
 
     def is_read_by_products_only(self, node: fx.Node, or_permuted: bool = False) -> bool:

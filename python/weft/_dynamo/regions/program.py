@@ -36,7 +36,7 @@ class RegionProgram(Importer):
             return ""
 
     def _is_read_outside(self, node: fx.Node) -> bool:
-        """Whether the node must be an output. Views that are read outside stay outside, and read the node."""
+        """Whether the node must be an output. Views that are read outside stay outside, and read it."""
         if is_call(node):
             return False
         stack = list(node.users)
@@ -49,8 +49,8 @@ class RegionProgram(Importer):
         return False
 
     def read(self, node: fx.Node) -> Any:
-        """Reads a view as part of the program. A matrix that lies transposed, such as a linear's weight saved for the
-        backward, becomes an input as it lies; the operator would copy it."""
+        """Reads a view as part of the program. A matrix that is transposed in memory, such as a linear's weight saved
+        for the backward, becomes an input in that layout; the operator would copy it."""
         if node in self.graph.views:
             self._write(node)
             if node in self.values:

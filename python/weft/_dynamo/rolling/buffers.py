@@ -45,7 +45,7 @@ class _Row:
 
 
 def _row(index: Any, shape: torch.Size) -> _Row | None:
-    """The row that x[index] is, if it is one."""
+    """The row that x[index] selects, if it is a row."""
     items = list(index) if isinstance(index, tuple) else [index]
     if Ellipsis in items:
         if items.count(Ellipsis) > 1:
@@ -118,7 +118,7 @@ def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _is_changed(node: fx.Node, since: fx.Node | None = None) -> bool:
-    """Whether something writes to the value in place, after `since` if that is given."""
+    """Whether something writes to the value in place, if `since` is given only after it."""
     return any(
         user.target in _CHANGES
         or (user.op == "call_method" and user.target.endswith("_") and not user.target.endswith("__"))

@@ -122,7 +122,7 @@ def _constant(writer: Importer, node: fx.Node) -> Any:
     return writer.aten("aten.full.default", [[], number], writer.types.of(example))
 
 
-#: By a node's target: writes the node and returns its value, or None where the node has to be traced after all.
+#: By a node's target: a function that writes the node and returns its value, or None if the node has to be traced.
 DIRECT: dict[Any, Callable[[Importer, fx.Node], Any]] = {
     operator.getitem: _getitem,
     torch.nn.functional.embedding: _embedding,

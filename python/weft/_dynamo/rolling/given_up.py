@@ -15,12 +15,12 @@ from weft._base.torch_private import (
 )
 from weft._dynamo.rolling.not_rolled import NotRolled, Place
 
-#: How Dynamo's message begins where Python wants the value of a tensor.
+#: How Dynamo's message begins if Python asks for the value of a tensor.
 _VALUES = ("Data-dependent", "Unsupported Tensor.item()", "Unsupported Tensor.tolist()", "Dynamic slicing")
 
 
 def install(tell: Callable[[NotRolled], None], compiler: str) -> None:
-    """Has `tell` called for each loop that Dynamo gives up in a function that this compiler was to compile."""
+    """Calls `tell` for each loop that Dynamo gives up in a function that this compiler was asked to compile."""
     translator = InstructionTranslatorBase
     give_up: Any = translator.raise_loop_graph_break
 
@@ -34,8 +34,8 @@ def install(tell: Callable[[NotRolled], None], compiler: str) -> None:
 
 
 def _step(frame: Any) -> str:
-    """Which step Dynamo is in, of the innermost `for` of the function that it compiles. An iterator on the stack has
-    counted what it gave; that of a range knows only the number that comes next."""
+    """The step of the innermost `for` in which Dynamo is, in the function that it compiles. An iterator on the stack
+    counts its steps; an iterator of a range knows only its next number."""
     for value in reversed(frame.stack):
         if isinstance(value, ListIteratorVariable):
             return f"step {value.index}"

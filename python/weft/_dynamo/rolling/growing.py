@@ -1,5 +1,5 @@
-"""Results that a loop joins one by one, as `ys = torch.cat([ys, y.unsqueeze(0)])` does: they are joined all at once
-instead."""
+"""Results to which a loop appends one value at a time, as `ys = torch.cat([ys, y.unsqueeze(0)])` does: the values are
+joined all at once instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JOINS = (torch.cat, torch.concat, torch.concatenate)
 
 
 def join_at_once(graph: fx.Graph, known: Known) -> None:
-    """Where nothing but the next join along the same dim reads a join, the next one takes its parts."""
+    """If only the next join along the same dim reads a join, the next one takes its parts."""
     written = {root for node in graph.nodes for root in _written(node, known)} if _has_chain(graph) else set()
     for node in graph.nodes:
         if (dim := _dim(node)) is None:

@@ -1,5 +1,5 @@
-"""What the nodes of Dynamo's graph do. Each kind of node is recorded once. The schemas of its operations say which
-tensors it writes to, which random numbers it draws and what its results are."""
+"""The effects of the nodes of Dynamo's graph. Each kind of node is recorded once. The schemas of its operations say
+which tensors it writes to, which random numbers it draws and what its results are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_ELEMENTS = 1 << 27  #: the largest tensor that a function is run on
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What all nodes do that call one function in one way."""
+    """The common effect of all nodes that call one function in one way."""
 
     program: Any = None  #: from the node's tensors to its results, then the new values of the tensors that it writes to
     noise: tuple[Noise, ...] = ()  #: further inputs of the program
@@ -46,7 +46,7 @@ class Kind:
 
 
 class Known:
-    """What was found out about the graph's functions and sizes."""
+    """What is known about the graph's functions and sizes."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.types = Types(halves=True)
@@ -74,7 +74,7 @@ class Known:
         return self.kinds[key]
 
     def refusal(self, node: fx.Node) -> str:
-        """Why the node can't be part of a program, whatever is around it; empty if it can."""
+        """Why the node can't be part of a program in any context; empty if it can."""
         if is_of_transform(node):
             return "it is within torch.vmap or another of torch.func's transforms"
         if _only_computes(node) or is_grad_mode(node):
@@ -86,11 +86,11 @@ class Known:
         return not _only_computes(node) and (bool(self.refusal(node)) or bool(self.kind(node).noise))
 
     def may_write(self, node: fx.Node) -> bool:
-        """Whether it may change a tensor, or do anything else than compute its result."""
+        """Whether the node may change a tensor, or have any other effect than its result."""
         return not _only_computes(node) and (bool(self.refusal(node)) or bool(self.kind(node).writes))
 
     def program(self, key: Any, make: Callable[[], Kind]) -> Kind:
-        """The kind that `make` makes, of something other than one node's function."""
+        """The kind that `make` returns, for something other than one node's function."""
         if key not in self.kinds:
             self.kinds[key] = make()
         return self.kinds[key]
@@ -116,7 +116,7 @@ def _without_grad(graph: fx.Graph) -> set[fx.Node]:
 
 
 def call(node: fx.Node, value: Callable[[fx.Node], Any]) -> Any:
-    """Calls the node's function, with `value` of the nodes that it reads."""
+    """Calls the node's function, with value(node) for each node that it reads."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), value)
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
@@ -159,7 +159,7 @@ def _number(example: Any, sources: Sequence[Source], tensors: Sequence[Tensor]) 
 
 
 def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
-    """The program of a function that writes to none of its arguments."""
+    """The program of a function that writes to no argument."""
     if any(_elements(example) > _MOST_ELEMENTS for example in examples):
         # the function would run on as many
         return Kind(refusal="it reads a tensor of more than 2^27 elements")
@@ -176,7 +176,7 @@ def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
 
 
 def _recorded(node: fx.Node, sources: Sequence[Source], with_grad: bool) -> Kind:
-    """Records the function. A function that writes to arguments is recorded again with copies of these, which become
+    """Records the function. If it writes to arguments, it is recorded again with copies of these, which become
     results."""
     examples = [source.example for source in sources]
     writes: tuple[int, ...] = ()

@@ -1,5 +1,5 @@
-"""Which values of Dynamo's graph share memory. The graph's example values share memory where its tensors will, strides
-included."""
+"""Which values of Dynamo's graph share memory. The graph's example values share memory exactly where its tensors will,
+and have the same strides."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Memory:
         """The root of a tensor that is written to.
 
         Raises:
-            UnsupportedError: who else sees that isn't known, or autograd would be told something else.
+            UnsupportedError: it isn't known which other tensors see the write, or autograd would see it differently.
         """
         root = self.root(node)
         if node not in self.storages or len(self._first[self.storages[node]]) > 1:
@@ -61,7 +61,7 @@ class Memory:
         return root
 
     def parent(self, node: fx.Node) -> fx.Node | None:
-        """The node whose view this one is."""
+        """The node that this one is a view of."""
         storage = self.storages[node]
         return next((n for n in node.all_input_nodes if self.storages.get(n) == storage), None)
 
@@ -77,7 +77,7 @@ class Memory:
 
 
 def is_same_view(a: fx.Node, b: fx.Node) -> bool:
-    """Whether two values that share memory have the same elements of it."""
+    """Whether two values that share memory are views of the same elements."""
     one, other = example_of(a), example_of(b)
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return False

@@ -1,4 +1,4 @@
-"""Nodes of Dynamo's graph: which tensors they read, and which nodes do the same."""
+"""Nodes of Dynamo's graph: the tensors they read, and which nodes are alike."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from weft._capture.fx_nodes import example_of
 
 
 def is_grad_mode(node: fx.Node) -> bool:
-    """Whether it switches autograd on or off."""
+    """Whether the node switches autograd on or off."""
     return node.op == "call_function" and node.target is set_grad_enabled
 
 
 def is_users(node: fx.Node) -> bool:
-    """Whether the node calls a function of the user's. Such a function may do things that no record of operations
-    shows, and runs once a step."""
+    """Whether the node calls a function of the user's. Such a function may have effects that no record of operations
+    shows, and must run once in each step."""
     if node.op != "call_function":
         return False
     function = node.target
@@ -39,7 +39,7 @@ def is_users(node: fx.Node) -> bool:
 
 
 def is_of_transform(node: fx.Node) -> bool:
-    """Whether it begins or ends one of torch.func's transforms, or computes within it."""
+    """Whether the node begins or ends one of torch.func's transforms, or computes within one."""
     example = example_of(node)
     tensors = example if isinstance(example, list | tuple) else [example]
     if any(isinstance(each, Tensor) and is_functorch_wrapped_tensor(each) for each in tensors):
@@ -58,8 +58,8 @@ def name_of(node: fx.Node) -> str:
 
 
 def as_int(size: Any) -> Any:
-    """A size that is known by now, such as the length of a loop that Dynamo has unrolled, as a number; any other as it
-    is."""
+    """A size that is known by now, such as the length of a loop that Dynamo has unrolled, as a number; any other size
+    unchanged."""
     return int(size) if isinstance(size, torch.SymInt) and size.node.expr.is_number else size
 
 
@@ -74,13 +74,13 @@ def takes_output(node: fx.Node) -> bool:
 
 
 def is_number(node: fx.Node) -> bool:
-    """Whether the node's value is no tensor: its readers find the value in its example."""
+    """Whether the node's value is no tensor, so that readers take the value from its example."""
     return isinstance(example_of(node), int | float | bool | str | torch.SymInt | torch.Size | torch.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A tensor that a node reads: another node's value, or one of that node's several results."""
+    """A tensor that a node reads: another node's value, or one of its several results."""
 
     node: fx.Node
     index: int | None = None
@@ -103,7 +103,7 @@ def sources_of(node: fx.Node) -> list[Source]:
 
 
 def key_of(node: fx.Node, sources: Sequence[Source]) -> Any:
-    """A key that is equal for nodes that do the same with tensors of the same types."""
+    """A key that is equal for nodes that call the same function on tensors of the same types."""
     place = {source.node: i for i, source in reversed(list(enumerate(sources)))}
 
     def key(argument: Any) -> Any:
@@ -131,7 +131,7 @@ def attribute_of(node: fx.Node) -> Any:
 
 
 def key_of_module(module: Any) -> Any:
-    """A key that is equal for graphs that do the same."""
+    """A key that is equal for graphs that compute the same."""
     if not isinstance(module, fx.GraphModule):
         raise UnsupportedError(f"an argument that is a {type(module).__name__}")
     number = {node: i for i, node in enumerate(module.graph.nodes)}

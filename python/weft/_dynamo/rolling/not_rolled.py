@@ -1,4 +1,4 @@
-"""Loops that stay written out, and why."""
+"""Loops that stay unrolled, and why."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class NotRolled:
-    """A loop whose steps are still in the graph one after the other."""
+    """A loop that is unrolled in the graph."""
 
     place: Place
     steps: int
@@ -62,7 +62,7 @@ class _Loop:
 
 
 def _loops(nodes: list[fx.Node]) -> Iterable[_Loop]:
-    """Stretches in which nodes do the same with the same values; overlapping stretches are one."""
+    """Stretches in which nodes do the same with the same values; overlapping stretches are merged."""
     _, anchors = anchors_of(nodes)
     groups: dict[object, list[int]] = {}
     for index in anchors:
@@ -82,15 +82,15 @@ def _loops(nodes: list[fx.Node]) -> Iterable[_Loop]:
 
 
 def _count(nodes: list[fx.Node], anchor: fx.Node) -> int:
-    """The most nodes that do what the anchor does with one and the same source of the anchor's; the first step's node
-    may read other things besides."""
+    """The largest number of nodes that do the same as the anchor with one of the anchor's sources. Their other operands
+    may differ, as in the first step."""
     form = form_of(anchor)
     alike = [node for node in nodes if form_of(node) == form]
     return max(sum(source in node.all_input_nodes for node in alike) for source in anchor.all_input_nodes)
 
 
 def _has_own_weights(nodes: list[fx.Node]) -> bool:
-    """Whether most nodes of one form read matrices from outside that only they read: the layers of a network."""
+    """Whether most nodes of one form read matrices from outside that no other node reads: the layers of a network."""
     forms = Counter(form_of(node) for node in nodes)
     readers: Counter[fx.Node] = Counter()
     for node in nodes:
@@ -127,7 +127,7 @@ def _why(loop: _Loop, known: Known) -> tuple[Place, str]:
 def _difference(
     number: int, step: list[fx.Node], form: tuple[Any, ...], usual: tuple[Any, ...], other: list[fx.Node]
 ) -> tuple[Place, str]:
-    """Where a step parts from one like most, and what each does there."""
+    """Where a step first differs from the common one, and what each does there."""
     at = next((i for i, (a, b) in enumerate(zip(form, usual, strict=False)) if a != b), min(len(form), len(usual)))
     said = f"step {number} does something else than most"
     if at >= len(step):

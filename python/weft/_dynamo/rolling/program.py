@@ -1,4 +1,4 @@
-"""Nodes, in an order in which each follows its inputs, written as one program."""
+"""Writes nodes as one program, in an order in which each follows its inputs."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ class Outputs:
     nodes: list[fx.Node]  #: nodes whose values the program returns
     kept: set[fx.Node]  #: views that stay outside, since somebody may write to them or to their roots
     same: dict[fx.Node, fx.Node]  #: nodes whose results are one of the outputs, or a tensor from outside
-    #: by tensor from outside that is written to: the node that is written to last, a view of it or itself
+    #: for each tensor from outside that is written to, the last node that is written to: a view of it or the tensor
+    #: itself
     written: dict[fx.Node, fx.Node]
 
 
 class Writer(Importer):
     """Writes nodes one by one.
 
-    A node that writes to a tensor gives that tensor another value from there on. Views that were taken before are taken
-    again when something reads them.
+    After a node that writes to a tensor, the tensor has another value. Views that were taken before are taken again
+    when something reads them.
     """
 
     def __init__(self, known: Known) -> None:
@@ -176,7 +177,7 @@ class Writer(Importer):
     # ---- the program
 
     def outputs(self) -> Outputs:
-        """The members' values that other nodes read."""
+        """The values of members that other nodes read."""
         found = Outputs([], set(), {}, {})
         nodes: dict[fx.Node, None] = {}
         for node in reversed(self.members):  # a view that is kept reads its root or another view
@@ -207,14 +208,15 @@ class Writer(Importer):
             raise UnsupportedError("a result of a change in place is read elsewhere")
 
     def _target(self, root: fx.Node, node: fx.Node, found: Outputs) -> fx.Node:
-        """The tensor that gets the root's last value: the root itself. Refuses a leaf that requires a gradient."""
+        """The tensor to which the root's last value is written: the root itself. Refuses a leaf that requires a
+        gradient."""
         example = example_of(root)
         if not (example.requires_grad and example.is_leaf):
             return root
         raise UnsupportedError("it writes to a leaf that requires a gradient")
 
     def check_grad_mode(self) -> None:
-        """Refuses members that end where autograd is switched off, since one call takes all members' place."""
+        """Refuses members that end where autograd is switched off, since one call replaces all members."""
         are_off = [node in self.known.without_grad for node in self.members]
         if are_off[-1] and not all(are_off):
             raise UnsupportedError("the loop ends within torch.no_grad")

@@ -80,7 +80,7 @@ def _replace(graph: fx.Graph, writer: Writer, outputs: Outputs, text: str) -> No
 def _results(
     graph: fx.Graph, call: fx.Node, writer: Writer, outputs: Outputs
 ) -> tuple[dict[fx.Node, fx.Node], fx.Node]:
-    """The call's results by the nodes that they replace, tensors from outside that are written to included; and the
+    """The call's results by the nodes that they replace, including tensors from outside that are written to; and the
     last new node."""
     has_grad = any(isinstance(n, fx.Node) and example_of(n).requires_grad for n in writer.inputs)
     results, at = {}, call
@@ -100,7 +100,7 @@ def _results(
 
 
 def _behind(writer: Writer, outputs: Outputs, last: fx.Node) -> list[fx.Node]:
-    """Nodes before the stretch's last node that read its values, and so must follow the call: sizes, views."""
+    """Nodes before the stretch's last node that read its values (sizes, views), and so must move behind the call."""
     found: list[fx.Node] = []
     moved = {*outputs.nodes, *outputs.same} & set(writer.members)
     node = min(writer.members)
@@ -127,7 +127,7 @@ def _given(graph: fx.Graph, source: fx.Node | Draw) -> fx.Node:
 
 
 def _may_pass_gradients(node: fx.Node) -> bool:
-    """Whether the node's result may require a gradient. Several results have examples that don't say."""
+    """Whether the node's result may require a gradient. For several results the examples don't tell."""
     return not isinstance(example_of(node), Tensor) or example_of(node).requires_grad
 
 

@@ -16,7 +16,7 @@ FEWEST = 3  #: the fewest steps of a loop
 
 
 def stretches(graph: fx.Graph, known: Known) -> list[list[fx.Node]]:
-    """Runs of nodes in which something repeats, each of which can be part of a program by itself."""
+    """Runs of nodes in which something repeats; each node can be part of a program."""
     found, nodes, in_autocast = [], [], 0
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
@@ -53,8 +53,8 @@ def _is_refused(node: fx.Node, known: Known) -> bool:
 
 
 def repetitive(nodes: list[fx.Node], known: Known) -> list[list[fx.Node]]:
-    """The part of the nodes, if any, that repeats: from the first to the last node that does with a value what others
-    do with it, and the nodes around these that do what others do."""
+    """The part of the nodes that repeats, if any: from the first to the last anchor, and the neighbouring nodes that
+    have the form of others."""
     forms, anchors = anchors_of(nodes)
     if not anchors:
         return []
@@ -80,15 +80,15 @@ def repetitive(nodes: list[fx.Node], known: Known) -> list[list[fx.Node]]:
 
 
 def _collects(node: fx.Node) -> bool:
-    """Whether it joins values, as torch.stack does the steps' results."""
+    """Whether the node joins values, as torch.stack joins the steps' results."""
     return any(
         isinstance(argument, list | tuple) and len(argument) >= FEWEST for argument in node.args[:1]
     ) and name_of(node) in ("stack", "cat", "concat", "concatenate", "hstack", "vstack", "dstack")
 
 
 def anchors_of(nodes: list[fx.Node]) -> tuple[list[Any], list[int]]:
-    """The form of each node; and the indices of anchors, nodes that do with a value what at least FEWEST nodes do with
-    it."""
+    """The form of each node; and the indices of anchors: nodes whose use of a value is shared by at least FEWEST
+    nodes."""
     forms = [form_of(node) for node in nodes]
     uses = Counter(
         (form, i, source)
@@ -104,8 +104,8 @@ def anchors_of(nodes: list[fx.Node]) -> tuple[list[Any], list[int]]:
 
 
 def _is_anchor(node: fx.Node, is_shared: list[bool]) -> bool:
-    """Whether the node reads something that others of its form read too, and otherwise only computed values. Several
-    heads read the same tensor with weights of their own: these are no anchors."""
+    """Whether the node reads a value that others of its form read too, and otherwise only computed values. Several
+    heads that read the same tensor with weights of their own are no anchors."""
     rest = [source for source, shared in zip(node.all_input_nodes, is_shared, strict=True) if not shared]
     return any(is_shared) and all(source.op not in ("placeholder", "get_attr") for source in rest)
 

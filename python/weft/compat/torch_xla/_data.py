@@ -1,4 +1,4 @@
-"""Tensors within data of any kind: what a loader gives, what a program saves."""
+"""Finds and replaces tensors within data of any kind: a loader's batches, the contents of a saved file."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from torch.nn.utils.rnn import PackedSequence
 
 from weft._base.torch_private import pytree
 
-#: Types that hold no tensors, or none that can be exchanged, although they have attributes.
+#: Types that hold no tensors, or none that can be replaced, although they have attributes.
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.MethodType, weakref.ref, torch.device, torch.dtype)
 
 
 class DataWrapper:
-    """Base of a program's classes that say themselves which tensors they hold (`torch_xla.utils.utils.DataWrapper`)."""
+    """Base of a program's classes that list their tensors themselves (`torch_xla.utils.utils.DataWrapper`)."""
 
     def get_tensors(self) -> list[Tensor]:
         """The tensors that may move."""
         raise NotImplementedError("The method is missing an implementation")
 
     def from_tensors(self, tensors: list[Tensor]) -> Any:
-        """The object that takes this one's place, given other tensors for those of `get_tensors()`."""
+        """A copy of this object with these tensors in the place of those of `get_tensors()`."""
         raise NotImplementedError("The method is missing an implementation")
 
 
 def with_tensors(data: Any, moves: Callable[[Tensor], bool], move: Callable[[Tensor], Tensor]) -> Any:
-    """`data` with `move` of each tensor that `moves` in its place: in tuples, lists, sets and dicts and what is derived
-    of them, in dataclasses, in PackedSequence, whose lengths stay on the CPU, and in any object's attributes. What has
-    no tensor that moves is given back itself, other objects are copied. What stands in several places does so
-    afterwards."""
+    """`data` with each tensor for which `moves` holds replaced by `move(tensor)`: in tuples, lists, sets, dicts and
+    classes derived from them, in dataclasses, in PackedSequence, whose lengths stay on the CPU, and in any object's
+    attributes. An object without such tensors is returned itself; others are copied. An object that occurs several
+    times still does so in the copy."""
     return _Exchange(moves, move).of(data)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 
 def missing(name: str, instead: str) -> Callable[..., NoReturn]:
-    """A function that says what to do in the place of `name`.
+    """A function that stands for the missing `name` and says what to use instead.
 
     Raises:
         NotImplementedError: when it is called.

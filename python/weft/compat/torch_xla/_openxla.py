@@ -29,5 +29,5 @@ def _replace(backend: ModuleType) -> None:
 
 
 def register() -> None:
-    """From here on `torch.compile(backend="openxla")` works without PyTorch/XLA."""
+    """Makes `torch.compile(backend="openxla")` work without PyTorch/XLA."""
     when_imported(DYNAMO_OPENXLA, _replace)

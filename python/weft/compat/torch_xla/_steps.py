@@ -36,7 +36,7 @@ _running: set[Future[Any]] = set()  #: closures that are running, or that raised
 
 
 def the_device() -> torch.device:
-    """`torch.device("weft:0")`, which it makes known to PyTorch if it isn't.
+    """`torch.device("weft:0")`. Registers the device if it isn't registered yet.
 
     Raises:
         RuntimeError: another package has taken PyTorch's place for a device from outside.

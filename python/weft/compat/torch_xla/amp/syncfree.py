@@ -1,4 +1,4 @@
-"""`torch_xla.amp.syncfree`: torch.optim's, which a step records like anything else."""
+"""`torch_xla.amp.syncfree`: the optimizers of torch.optim, whose steps are recorded like other operations."""
 
 from torch.optim import SGD, Adam, AdamW
 

@@ -1,4 +1,4 @@
-"""`torch_xla.core.xla_model`: the device, steps, and what replicas do, of which there is one."""
+"""`torch_xla.core.xla_model`: the device, steps, and operations between replicas, of which there is one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def xla_device_kind(device: torch.device | str | None = None) -> str:
 
 
 def is_xla_tensor(tensor: Tensor) -> bool:
-    """Whether it is on the device."""
+    """Whether the tensor is on the device."""
     return tensor.device.type == "weft"
 
 
@@ -78,7 +78,7 @@ def set_rng_state(seed: int, device: torch.device | str | None = None) -> None:
 
 @contextlib.contextmanager
 def fork_rng(device: torch.device | str | None = None, enabled: bool = True) -> Iterator[None]:
-    """What is drawn within leaves the device's generator, which is the CPU's, as it was before."""
+    """Restores the state of the device's generator, which is the CPU's, after the context."""
     before = torch.get_rng_state() if enabled else None
     try:
         yield
@@ -178,7 +178,7 @@ def do_on_ordinals(target: Callable[..., Any], data: Any = (), ordinals: Iterabl
 
 
 def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
-    """`reduce_fn` of what all replicas have: a list of `data` with its tensors on the CPU, as copies."""
+    """`reduce_fn` of the list of all replicas' data: here one item, a copy of `data` with its tensors on the CPU."""
     return reduce_fn([with_tensors(data, lambda tensor: True, lambda tensor: tensor.detach().cpu().clone())])
 
 

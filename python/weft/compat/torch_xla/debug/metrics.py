@@ -56,7 +56,7 @@ def _measured() -> dict[str, Data]:
 
 
 def counter_names() -> list[str]:
-    """The names of counters that are not 0."""
+    """The names of counters that aren't 0."""
     return list(_counted())
 
 
@@ -125,7 +125,7 @@ def _report(metrics: dict[str, Data], counters: dict[str, int]) -> str:
 
 
 def _time(nanoseconds: float) -> str:
-    """As 01m02s003ms004.005us, without leading zeros of what is 0."""
+    """The time as 01m02s003ms004.005us, without leading zero parts."""
     minutes, rest = divmod(nanoseconds * 1e-9, 60)
     whole, part = divmod(rest, 1)
     thousandths, millionths = divmod(part * 1e6, 1e3)

@@ -1,4 +1,4 @@
-"""`torch_xla.distributed.fsdp`: parameters divided among replicas, of which there is one."""
+"""`torch_xla.distributed.fsdp`: parameters sharded over replicas, of which there is one."""
 
 from __future__ import annotations
 

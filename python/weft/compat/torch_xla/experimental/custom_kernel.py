@@ -1,4 +1,4 @@
-"""`torch_xla.experimental.custom_kernel`: kernels for TPUs, which a CPU has not."""
+"""`torch_xla.experimental.custom_kernel`: kernels for TPUs, which a CPU can't run."""
 
 from __future__ import annotations
 

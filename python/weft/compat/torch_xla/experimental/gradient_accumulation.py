@@ -71,8 +71,8 @@ def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 def _call(
     train_step: Callable[..., Any], slices: Sequence[Tensor], carried: Sequence[Tensor], parameters: Sequence[Tensor]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The loss, and what is carried to the next step. The step gets copies, so that no tensor of the caller's changes
-    before it is seen that the step changes its arguments."""
+    """The loss, and the carry for the next step. The step gets copies: if it changes its arguments, no tensor of the
+    caller's has changed when that is noticed."""
     given = [each.clone() for each in (*slices, *carried)]
     watched = [*given, *parameters]
     versions = [each._version for each in watched]

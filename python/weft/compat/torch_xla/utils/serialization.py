@@ -18,7 +18,7 @@ def _file(path: str, number: int) -> Path:
 
 
 class _Numbered(Tensor):
-    """Takes the place of a tensor that has a file of its own: one int64, the file's number."""
+    """Stands for a tensor that has a file of its own: one int64, the file's number."""
 
 
 def save(data: Any, path: str, master_only: bool = True, global_master: bool = False) -> None:
