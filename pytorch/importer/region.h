@@ -36,6 +36,8 @@ class Region {
  public:
   Value input(const ir::Type& type);
   Value zeros(const ir::Type& type);
+  /// Whether the program can be inlined for these inputs (ir/inline.h).
+  bool can_inline(const ir::Program& program, std::span<const Value> inputs) const;
   /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in the symbols'
   /// place.
   std::vector<Value> inline_program(const ir::Program& program, std::span<const Value> inputs);
