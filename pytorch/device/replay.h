@@ -10,6 +10,13 @@ struct ReplayedProgram {
   std::vector<at::Tensor> constants;
 };
 
+/// A number among the arguments of a batch's operations.
+struct NumberPlace {
+  size_t node;
+  size_t ordinal;  ///< among the numbers of this node,
+  size_t count;    ///< of which there are so many
+};
+
 /// The words of a batch's record at two samples of the symbols' values, and the SizeFit that knows these symbols.
 struct Samples {
   std::vector<int64_t> first, second;
@@ -17,13 +24,13 @@ struct Samples {
 };
 
 /// The program of a batch: its operations are repeated on tensors without data (pytorch/record), and become a program
-/// as those of a step do (pytorch/programs). `free`: which of its numbers are inputs, by their ordinal in its record.
+/// as those of a step do (pytorch/programs). `free`: which of its numbers are inputs.
 ///
 /// `samples`: without them the program is for the batch's own sizes.
 ///
 /// Throws record::UnsupportedError and others where there is no such program; programs::Mismatch where the results of
 /// operations have other sizes than the samples say.
-ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
+ReplayedProgram replayed_program(const Batch& batch, const std::vector<NumberPlace>& free, const Decompose& decompose,
                                  const Samples* samples = nullptr);
 
 /// The operation's arguments with tensors in place of operands. An argument is undefined only if it was so when
