@@ -8,6 +8,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "device/autocast.h"
 #include "device/call.h"
 #include "device/devices_in_use.h"
@@ -15,6 +17,7 @@
 #include "device/recurrent.h"
 #include "device/run.h"
 #include "device/storage.h"
+#include "record/recording.h"
 
 namespace weft::device {
 namespace {
@@ -84,6 +87,42 @@ void call_new(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   call(op, *stack);
 }
 
+/// Whether autograd, or forward-mode differentiation, has to see what is done to the tensor.
+bool is_differentiated(const at::Tensor& tensor) {
+  return (at::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(0).defined();
+}
+
+/// Whether the call draws random numbers, which happens when the operation is called.
+bool draws(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
+  if (!op.hasTag(at::Tag::nondeterministic_seeded)) return false;
+  const auto probability = op.schema().argumentIndexWithName("dropout_p");
+  return !probability || arguments[static_cast<size_t>(*probability)].toDouble() != 0;
+}
+
+/// Operations that PyTorch makes of several others. Where nobody asks for gradients one such operation is recorded, in
+/// place of two to twenty: it becomes the others only when its batch is compiled.
+constexpr const char* kWhole[] = {"linear", "matmul", "_scaled_dot_product_attention_math"};
+
+void call_whole(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  const auto has_parts = [](const c10::IValue& argument) {
+    if (!argument.isTensor() || !argument.toTensor().defined()) return false;
+    return !has_values(argument.toTensor()) || is_differentiated(argument.toTensor());
+  };
+  const bool is_recorded = record::Recording::current() != nullptr;  // as an operation of weft.scan's step
+  if (is_recorded || std::ranges::any_of(arguments, has_parts) || draws(op, arguments))
+    return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  record_or_run_new(operator_of(op), *stack);
+}
+
+void register_whole_composites() {
+  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
+    auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);  // for good
+    for (const char* name : kWhole) library->impl(name, torch::CppFunction::makeFromBoxedFunction<&call_whole>());
+  }
+}
+
 /// Made at load (base/fork.h), never destroyed.
 Guard& guard = *new Guard();
 Hooks& hooks = *new Hooks();
@@ -98,6 +137,7 @@ void register_backend() {
   record::set_otherwise(&call);
   record::set_otherwise_not_dense(&call_not_dense);
   register_recurrent_modules();
+  register_whole_composites();
   record::register_kernels();
   auto& all = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all.fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());  // for good

@@ -15,6 +15,7 @@
 #include "device/histogram.h"
 #include "device/random.h"
 #include "device/record.h"
+#include "device/recurrent.h"
 #include "device/run.h"
 #include "device/shapes.h"
 #include "device/storage.h"
@@ -264,6 +265,7 @@ const OwnKernels& own_kernels = *new OwnKernels{
     {"aten::_efficientzerotensor.", make_zeros},
     {"aten::zeros_like.", zeros_like_given},
     {"aten::histc.", histc},
+    {"aten::_pack_padded_sequence.", pack},
     {"aten::_to_copy.", converted},
     {"aten::copy_.", copy},
     {"aten::_copy_from.", copy_from},

@@ -82,7 +82,6 @@ bool gives_views(const Operator& op) {
 bool is_composite(const Operator& op) {
   const std::string& name = op.schema().name();
   if (!op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) return false;
-  if (name == "aten::_pack_padded_sequence") return true;  // reads lengths, which are on the CPU
   return name.starts_with("aten::_foreach_") || name == "aten::resize_as_";
 }
 

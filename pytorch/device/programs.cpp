@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <ranges>
 
 #include "base/error.h"
@@ -84,15 +85,22 @@ KnownBatch* known_of(const Record& record) {
   return nullptr;
 }
 
-/// For each of these words, its ordinal among the record's numbers.
-std::vector<size_t> ordinals_of(const std::vector<size_t>& words, const Record& record) {
-  std::vector<size_t> ordinals;
+/// The numbers that these words of the batch's record are.
+std::vector<NumberPlace> numbers_at(const std::vector<size_t>& words, const Batch& batch, const Record& record) {
+  if (words.empty()) return {};
+  std::vector<size_t> all;
+  for (size_t i = 0; i < record.kinds().size(); ++i)
+    if (record.kinds()[i] == Record::Kind::kNumber) all.push_back(i);
+  const std::vector<WordPlace> places = places_of_words(batch, all);
+  std::vector<size_t> counts(batch.nodes().size());
+  std::map<size_t, NumberPlace> by_word;
+  for (const WordPlace& place : places) by_word[place.word] = {*place.node, counts[*place.node]++, 0};
+  std::vector<NumberPlace> numbers;
   for (size_t word : words) {
-    size_t ordinal = 0;
-    for (size_t i = 0; i < word; ++i) ordinal += record.kinds()[i] == Record::Kind::kNumber ? 1 : 0;
-    ordinals.push_back(ordinal);
+    numbers.push_back(by_word.at(word));
+    numbers.back().count = counts[numbers.back().node];
   }
-  return ordinals;
+  return numbers;
 }
 
 /// The program with unrolled Python loops, which were recorded step by step, rolled into scans. Its outputs take the
@@ -107,7 +115,7 @@ ir::Program rolled(ir::Program program, const Batch& batch) {
 
 void compile(KnownBatch& entry, const Batch& batch, const Record& record, const Samples* samples = nullptr) {
   ReplayedProgram made =
-      replayed_program(batch, ordinals_of(entry.pattern->free(), record), programs->decompose, samples);
+      replayed_program(batch, numbers_at(entry.pattern->free(), batch, record), programs->decompose, samples);
   entry.program = torch_operator::intern(rolled(std::move(made.program), batch));
   entry.constants = std::move(made.constants);
   entry.program->executable();

@@ -67,7 +67,7 @@ class Replay {
  public:
   /// `sized`: the batch at other sizes; null for its own.
   Replay(const Batch& batch, const Sized* sized, Recording& recording)
-      : batch_(batch), sized_(sized), values_(batch.nodes().size()) {
+      : batch_(batch), sized_(sized), recording_(recording), values_(batch.nodes().size()) {
     for (size_t i = 0; i < batch.leaves().size(); ++i) {
       const Value& leaf = *batch.leaves()[i];
       leaves_.push_back(recording.input(leaf.dtype, sized != nullptr ? sized->leaves[i] : leaf.sizes, false));
@@ -75,11 +75,18 @@ class Replay {
   }
 
   std::vector<at::Tensor> run() {
-    for (size_t i = 0; i < batch_.nodes().size(); ++i) run(i);
+    for (size_t i = 0; i < batch_.nodes().size(); ++i) {
+      first_words_.push_back(recording_.record().words().size());
+      run(i);
+    }
+    first_words_.push_back(recording_.record().words().size());
     std::vector<at::Tensor> outputs;
     for (const ValueRef& output : batch_.outputs()) outputs.push_back(tensor_of(*output));
     return outputs;
   }
+
+  /// By node: the first word of what it recorded; then where the last node's words end.
+  const std::vector<size_t>& first_words() const { return first_words_; }
 
  private:
   at::Tensor tensor_of(const Value& value) const {
@@ -104,8 +111,10 @@ class Replay {
 
   const Batch& batch_;
   const Sized* sized_;
+  Recording& recording_;
   std::vector<at::Tensor> leaves_;
   std::vector<std::vector<at::Tensor>> values_;
+  std::vector<size_t> first_words_;
 };
 
 /// While it lives, `recording` records this thread's operations.
@@ -115,27 +124,38 @@ struct Entered {
   Recording& recording;
 };
 
-std::vector<size_t> words_of(const std::vector<size_t>& ordinals, const Record& record) {
-  std::vector<size_t> numbers, words;
-  for (size_t i = 0; i < record.kinds().size(); ++i)
-    if (record.kinds()[i] == Record::Kind::kNumber) numbers.push_back(i);
-  for (size_t ordinal : ordinals) words.push_back(numbers.at(ordinal));
-  return words;
-}
-
 /// A recording of the batch, at its own sizes or at others.
 struct Run {
   Run(const Batch& batch, const Sized* sized) {
     Entered entered(recording);
     Replay replay(batch, sized, recording);
     recording.finish(replay.run(), std::nullopt);
+    first_words = replay.first_words();
   }
   Recording recording;
+  std::vector<size_t> first_words;
 };
+
+/// The words of the run's record that are these numbers of the batch. A composite operation has become others in the
+/// run, whose numbers follow from its own.
+std::vector<size_t> words_of(const std::vector<NumberPlace>& numbers, const Batch& batch, const Run& run) {
+  const auto& kinds = run.recording.record().kinds();
+  std::vector<size_t> words;
+  for (const auto& [node, ordinal, count] : numbers) {
+    std::vector<size_t> found;
+    for (size_t i = run.first_words[node]; i < run.first_words[node + 1]; ++i)
+      if (kinds[i] == Record::Kind::kNumber) found.push_back(i);
+    const c10::OperatorHandle& op = batch.nodes()[node]->op->handle;
+    if (found.size() != count || op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+      throw record::UnsupportedError(op.schema().name() + ": a number that differs from call to call");
+    words.push_back(found[ordinal]);
+  }
+  return words;
+}
 
 }  // namespace
 
-ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
+ReplayedProgram replayed_program(const Batch& batch, const std::vector<NumberPlace>& free, const Decompose& decompose,
                                  const Samples* samples) {
   at::AutoGradMode no_grad(false);
   std::vector<std::unique_ptr<Run>> runs;
@@ -147,8 +167,7 @@ ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& 
   }
   runs.push_back(std::make_unique<Run>(batch, nullptr));
   std::vector<programs::SourceRun> sources;
-  for (const auto& run : runs)
-    sources.push_back({&run->recording, words_of(free, run->recording.record()), {decompose, nullptr}});
+  for (const auto& run : runs) sources.push_back({&run->recording, words_of(free, batch, *run), {decompose, nullptr}});
   programs::RunsProgram program = programs::program_of_runs(
       sources, samples != nullptr ? samples->fit : record::SizeFit({}, {}, false),
       [](const programs::ExternOperation&) { return nullptr; }, programs::Whole::kWhereSizesDecide);

@@ -10,21 +10,27 @@ struct ReplayedProgram {
   std::vector<at::Tensor> constants;
 };
 
-/// The words of a batch's record at two samples of the symbols' values, and the SizeFit with these symbols.
+/// A number among the arguments of a batch's operations.
+struct NumberPlace {
+  size_t node;
+  size_t ordinal;  ///< among the numbers of this node,
+  size_t count;    ///< of which there are so many
+};
+
+/// The words of a batch's record at two samples of the symbols' values, and the SizeFit that knows these symbols.
 struct Samples {
   std::vector<int64_t> first, second;
   record::SizeFit& fit;
 };
 
-/// The program of a batch. Its operations are repeated on tensors without data (pytorch/record), and become a program
-/// like the operations of a step (pytorch/programs). `free`: the numbers that become inputs, by their ordinal in the
-/// record.
+/// The program of a batch: its operations are repeated on tensors without data (pytorch/record), and become a program
+/// as those of a step do (pytorch/programs). `free`: which of its numbers are inputs.
 ///
 /// `samples`: without them the program is for the batch's own sizes.
 ///
-/// Throws record::UnsupportedError and others if there is no such program; programs::Mismatch if results of operations
-/// have other sizes than the samples say.
-ReplayedProgram replayed_program(const Batch& batch, const std::vector<size_t>& free, const Decompose& decompose,
+/// Throws record::UnsupportedError and others where there is no such program; programs::Mismatch where the results of
+/// operations have other sizes than the samples say.
+ReplayedProgram replayed_program(const Batch& batch, const std::vector<NumberPlace>& free, const Decompose& decompose,
                                  const Samples* samples = nullptr);
 
 /// The operation's arguments with tensors in place of operands. An argument is undefined only if it was so when

@@ -3,6 +3,8 @@
 #include <Python.h>
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "device/batch.h"
 #include "device/half_kernels.h"
 #include "device/interruption.h"
@@ -163,6 +165,48 @@ void run_pending(const Value* also) {
   torch_operator::deliver_warnings();
 }
 
+bool are_few_integers(at::ScalarType dtype, at::IntArrayRef sizes) {
+  constexpr int64_t kMost = 1 << 12;
+  return c10::isIntegralType(dtype, true) && c10::multiply_integers(sizes) <= kMost;
+}
+
+/// The operations that a pending value follows from, if these are few and have only few integers as operands and
+/// results: arithmetic of lengths, indices and masks. Empty otherwise.
+std::vector<const Node*> integer_arithmetic(const Value& value) {
+  constexpr size_t kMostOperations = 16;
+  std::vector<const Node*> nodes{value.maker.get()};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const auto& result : *nodes[i]->results)
+      if (!are_few_integers(result.dtype, result.sizes)) return {};
+    for (const ValueRef& operand : nodes[i]->operands) {
+      if (!are_few_integers(operand->dtype, operand->sizes)) return {};
+      const Node* maker = operand->maker.get();
+      if (maker == nullptr || std::ranges::find(nodes, maker) != nodes.end()) continue;
+      if (nodes.size() == kMostOperations) return {};
+      nodes.push_back(maker);
+    }
+  }
+  return nodes;
+}
+
+/// Runs what a pending value of integers follows from, if that is little, and leaves the rest pending: a step that asks
+/// for the lengths of its sequences stays one batch. Returns whether it did. If nothing else is pending it does
+/// nothing, since what is left would be no batch.
+bool run_integers_ahead(const Value& value) {
+  const torch_operator::WarningsWait wait;
+  const Turn turn;
+  if (!value.maker) return false;
+  const std::vector<const Node*> nodes = integer_arithmetic(value);
+  if (nodes.empty()) return false;
+  std::vector<ValueRef> outputs = pending_of_this_thread(&value);
+  const auto stays = [&](const ValueRef& each) { return std::ranges::find(nodes, each->maker.get()) == nodes.end(); };
+  if (std::erase_if(outputs, stays) == 0) return false;
+  Batch batch(std::move(outputs));
+  const record::Aside aside;
+  run_one_by_one(batch);
+  return true;
+}
+
 }  // namespace
 
 void sync() { run_pending(nullptr); }
@@ -171,7 +215,7 @@ at::Tensor computed(const ValueRef& value) {
   if (is_pending(*value)) {
     hold(*value);
     try {
-      run_pending(value.get());
+      if (!run_integers_ahead(*value)) run_pending(value.get());
     } catch (...) {
       release(*value);
       throw;

@@ -178,6 +178,10 @@ bool is_on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
+bool has_values(const at::Tensor& tensor) {
+  return is_on_device(tensor) && tensor.has_storage() && tensor.storage().device_type() == kDevice.type();
+}
+
 void check_on_device(const at::Tensor& tensor, const std::string& operation) {
   TORCH_CHECK(is_on_device(tensor), "Expected all tensors to be on the same device, but found at least two devices, ",
               "weft:0 and ", tensor.device(), "!",

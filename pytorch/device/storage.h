@@ -37,6 +37,9 @@ class LazyStorage final : public c10::StorageImpl {
 inline const c10::Device kDevice(c10::DeviceType::PrivateUse1, 0);
 
 bool is_on_device(const at::Tensor& tensor);
+/// Whether it is a tensor of the device whose operations are recorded as calls: neither a fake tensor, which comes here
+/// while PyTorch traces, nor one of a step's recording.
+bool has_values(const at::Tensor& tensor);
 
 /// Throws, in PyTorch's words, if the tensor is not on the device. `operation`: the operation that it is an argument
 /// of, if any.

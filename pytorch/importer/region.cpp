@@ -24,12 +24,24 @@ Value Region::input(const ir::Type& type) { return {ir::Builder(program_, progra
 
 Value Region::zeros(const ir::Type& type) { return {ir::Builder(program_, program_.body).constant(0, type)}; }
 
-std::vector<Value> Region::inline_program(const ir::Program& program, std::span<const Value> inputs) {
+namespace {
+
+std::vector<ir::ValueId> ids_of(std::span<const Value> values) {
   std::vector<ir::ValueId> ids;
-  for (Value input : inputs) ids.push_back(input.id);
+  for (Value value : values) ids.push_back(value.id);
+  return ids;
+}
+
+}  // namespace
+
+bool Region::can_inline(const ir::Program& program, std::span<const Value> inputs) const {
+  return ir::can_inline(program, program_, ids_of(inputs));
+}
+
+std::vector<Value> Region::inline_program(const ir::Program& program, std::span<const Value> inputs) {
   ir::Builder builder(program_, program_.body);
   std::vector<Value> results;
-  for (ir::ValueId id : ir::inline_program(builder, program, ids)) results.push_back({id});
+  for (ir::ValueId id : ir::inline_program(builder, program, ids_of(inputs))) results.push_back({id});
   return results;
 }
 

@@ -36,7 +36,10 @@ class Region {
  public:
   Value input(const ir::Type& type);
   Value zeros(const ir::Type& type);
-  /// Inlines a program and returns its results. Its symbols become the sizes that `inputs` have in their place.
+  /// Whether the program can be inlined for these inputs (ir/inline.h).
+  bool can_inline(const ir::Program& program, std::span<const Value> inputs) const;
+  /// Inlines a program and returns its results. Its symbols become the sizes that the inputs have in the symbols'
+  /// place.
   std::vector<Value> inline_program(const ir::Program& program, std::span<const Value> inputs);
   /// One ATen op with one result of type `result`, such as "aten.add.Tensor", all its arguments in the schema's order.
   Value aten(std::string_view op, const std::vector<Argument>& arguments, const ir::Type& result);

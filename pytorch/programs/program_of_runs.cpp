@@ -312,7 +312,9 @@ void Writer::write(const Operation& a, const Operation& b) {
     if (text != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();
     std::vector<Value> inputs;
     for (int64_t id : ids(one(), arguments[1])) inputs.push_back(values_.at(id));
-    results = region_.inline_program(torch_operator::find_program(text)->program(), inputs);
+    const torch_operator::ProgramRef called = torch_operator::find_program(text);
+    results = region_.can_inline(called->program(), inputs) ? region_.inline_program(called->program(), inputs)
+                                                            : external(a, b);
   } else if (name_of(a) == "aten.detach.default") {
     results = {values_.at(ids(one(), arguments_of(one(), a))[0])};
   } else {

@@ -1,5 +1,7 @@
 #include "ir/inline.h"
 
+#include <algorithm>
+
 namespace weft::ir {
 
 Dim substitute(const Dim& dim, const SymbolSizes& sizes) {
@@ -94,7 +96,20 @@ class Splice {
   std::map<ValueId, ValueId> values_;
 };
 
+bool ragged_scans_fit(const Block& block, const SymbolSizes& sizes) {
+  return std::ranges::all_of(block.ops, [&](const Op& op) {
+    const auto size = [&](std::string_view name) { return substitute(op.attr<Dim>(name), sizes); };
+    const bool is_ragged = op.code == OpCode::kScan && op.has("rows");
+    if (is_ragged && !are_ragged_sizes(size("rows"), size("packed"), size("length"))) return false;
+    return std::ranges::all_of(op.regions, [&](const Block& region) { return ragged_scans_fit(region, sizes); });
+  });
+}
+
 }  // namespace
+
+bool can_inline(const Program& callee, const Program& caller, std::span<const ValueId> inputs) {
+  return ragged_scans_fit(callee.body, match(callee, caller, inputs));
+}
 
 std::vector<ValueId> inline_program(Builder& builder, const Program& callee, std::span<const ValueId> inputs) {
   Splice splice(callee, builder.program(), match(callee, builder.program(), inputs));

@@ -132,6 +132,11 @@ ValueId Program::new_value(Type type, std::string name) {
   return static_cast<ValueId>(values.size() - 1);
 }
 
+bool are_ragged_sizes(const Dim& rows, const Dim& packed, const Dim& length) {
+  return rows.is_symbol() && packed.is_symbol() && packed != length && !packed.mentions(rows.name()) &&
+         !length.mentions(rows.name());
+}
+
 bool has_rows(const Type& type, const Ragged& ragged) { return !type.shape.empty() && type.shape[0] == ragged.rows; }
 
 bool mentions_rows(const Type& type, const Ragged& ragged) {

@@ -173,6 +173,9 @@ struct Ragged {
   Dim packed;           ///< N, a symbol: the sum of the rows of all steps
 };
 
+/// Whether these can be the sizes of a ragged scan: rows and packed rows are symbols, and nothing else has the same
+/// name.
+bool are_ragged_sizes(const Dim& rows, const Dim& packed, const Dim& length);
 /// Whether the type has a ragged scan's rows as its leading dim.
 bool has_rows(const Type& type, const Ragged& ragged);
 /// Whether one of the type's dims is or contains the rows.

@@ -10,8 +10,7 @@ std::optional<Ragged> ragged_of(const RuleInput& in, const Dim& length) {
   const Dim& packed = required<Dim>(in, "packed", "a symbol");
   check(rows.is_symbol() && packed.is_symbol(), "scan: ragged rows are {} of {}, but both must be symbols",
         to_string(rows), to_string(packed));
-  auto has = [&](const Dim& dim) { return dim.mentions(rows.name()); };
-  check(packed != length && !has(packed) && !has(length),
+  check(are_ragged_sizes(rows, packed, length),
         "scan: the rows {}, the packed rows {} and the length {} of a ragged scan must be different", to_string(rows),
         to_string(packed), to_string(length));
   check(!in.op.operands.empty(), "scan: a ragged scan needs its batch sizes as an operand");

@@ -1,0 +1,142 @@
+"""Operations that PyTorch makes of others: one operation of the record where nobody asks for gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import weft
+
+SHAPES = [((5,), (5,)), ((3, 5), (5,)), ((5,), (5, 4)), ((3, 5), (5, 4)), ((2, 3, 5), (5, 4)), ((3, 5), (2, 5, 4))]
+SHAPES += [((7, 1, 3, 5), (2, 5, 4)), ((0, 5), (5, 4)), ((2, 3, 0), (0, 4))]
+
+
+def pending() -> int:
+    return weft.device.memory_stats()["pending"]
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, **options)
+
+
+def heads(seed: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(2, 3, 6, 4, generator=generator) for _ in range(3)]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products(left, right, transposed):
+    a, b = torch.randn(left), torch.randn(right)
+    if transposed and len(right) > 1:
+        b = torch.randn(*right[:-2], right[-1], right[-2]).mT
+    with torch.no_grad():
+        for _ in range(3):
+            before = pending()
+            found = a.to("weft") @ b.to("weft").sin()
+            assert pending() - before <= 3 or transposed  # which takes steps of its own
+            expected = a @ b.sin()
+            assert found.stride() == expected.stride()
+            torch.testing.assert_close(found.cpu(), expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": True}], ids=str)
+def test_attention(options):
+    options = dict(options)
+    if "attn_mask" in options:
+        options["attn_mask"] = torch.rand(6, 6) > 0.3
+        options["attn_mask"][:, 0] = True
+    on_device = {name: each.to("weft") if isinstance(each, Tensor) else each for name, each in options.items()}
+    with torch.no_grad():
+        for seed in range(3):
+            q, k, v = heads(seed)
+            found = attention(q.to("weft"), k.to("weft"), v.to("weft"), **on_device)
+            torch.testing.assert_close(found.cpu(), attention(q, k, v, **options), rtol=1e-5, atol=1e-5)
+
+
+def test_one_operation_a_call():
+    layer = nn.Linear(5, 4).to("weft")
+    x = torch.randn(2, 3, 5, device="weft")
+    q, k, v = (each.to("weft") for each in heads(0))
+    with torch.no_grad():
+        for call in (lambda: layer(x), lambda: x @ x.mT.contiguous(), lambda: attention(q, k, v)):
+            weft.sync()
+            kept = call()
+            alone = pending()
+            weft.sync()
+            assert alone <= 3, kept.shape
+    y = layer(x)  # autograd sees the parts
+    assert pending() > 1
+    y.sum().backward()
+    assert layer.weight.grad.shape == layer.weight.shape
+
+
+def test_gradients_and_tangents():
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 3, 5), torch.randn(4, 5), torch.randn(4)
+    q, k, v = heads(1)
+
+    def run(*inputs: Tensor) -> Tensor:
+        x, w, b, *attended = inputs  # on the CPU attention has no forward mode
+        products = functional.linear(x, w, b).sin().sum() + (x @ w.mT).cos().sum()
+        return products + attention(*attended).square().sum() if attended else products
+
+    inputs = [x, w, b, q, k, v]
+    devices = [[each.to(device) for each in inputs] for device in ("cpu", "weft")]
+    for differentiate in (
+        lambda given: torch.autograd.grad(run(*(leaves := [g.clone().requires_grad_() for g in given])), leaves),
+        lambda given: torch.func.grad(run, argnums=tuple(range(6)))(*given),
+        lambda given: torch.func.jvp(run, tuple(given[:3]), tuple(g * 0 + 1 for g in given[:3])),
+        lambda given: torch.func.vmap(lambda x: functional.linear(x, given[1], given[2]))(given[0])[None],
+    ):
+        expected, found = ([each.cpu() for each in differentiate(given)] for given in devices)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    # Only some of the inputs ask for a gradient.
+    w = devices[1][1].clone().requires_grad_()
+    functional.linear(devices[1][0], w).sum().backward()
+    torch.testing.assert_close(w.grad.cpu(), x.sum((0, 1)).expand(4, 5))
+
+
+@pytest.mark.parametrize("differs", ["factor", "scale", "both"])
+def test_numbers_that_differ_from_call_to_call(differs):
+    """Numbers of the parts of an operation are no numbers of the record."""
+    q, k, v = heads(3)
+    on_device = [each.to("weft") for each in (q, k, v)]
+    with torch.no_grad():
+        for n in range(6):
+            factor = 0.7 + n if differs != "scale" else 0.7
+            scale = 0.1 + n / 8 if differs != "factor" else 0.1
+            expected = (attention(q * 1.5, k, v, scale=scale) * factor + 0.3) * 2.5
+            found = (attention(on_device[0] * 1.5, *on_device[1:], scale=scale) * factor + 0.3) * 2.5
+            torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_is_drawn_at_every_call():
+    q, k, v = (each.to("weft") for each in heads(2))
+    with torch.no_grad():
+        results = [attention(q, k, v, dropout_p=0.5).cpu() for _ in range(4)]
+    assert all(not torch.equal(results[0], other) for other in results[1:])
+
+
+def test_in_a_step_of_a_scan():
+    w = torch.randn(4, 4)
+    xs, h = torch.randn(6, 2, 4), torch.zeros(2, 4)
+
+    def run(w: Tensor, xs: Tensor, h: Tensor) -> Tensor:
+        return weft.scan(lambda h, x: ((h @ (w @ w) + x).tanh(), h), h, xs)[0]
+
+    for factor in (1.0, 2.0, 0.5):
+        with torch.no_grad():
+            found = run((w * factor).to("weft"), xs.to("weft"), h.to("weft"))
+        torch.testing.assert_close(found.cpu(), run(w * factor, xs, h), rtol=1e-5, atol=1e-5)
+
+
+def test_errors_are_at_their_line():
+    x = torch.randn(2, 5, device="weft")
+    with torch.no_grad():
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            functional.linear(x, torch.randn(4, 6, device="weft"))
+        with pytest.raises(RuntimeError, match="same device"):
+            x @ torch.randn(5, 4)
