@@ -42,6 +42,7 @@ OTHERS = {
     "pytorch/importer/region.cpp": 1,
     "src/packages/tasks.cpp": 1,
     "src/passes/differentiation/drop_derivatives.cpp": 2,
+    "src/passes/differentiation/gradient_paths.cpp": 1,
     "src/passes/differentiation/vjp.cpp": 1,
     "src/passes/differentiation/vjp_scan.cpp": 1,
     "src/passes/loops/merge_stacks.cpp": 1,

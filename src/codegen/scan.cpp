@@ -8,7 +8,7 @@
 #include "codegen/pointwise.h"
 #include "codegen/row_copy.h"
 #include "codegen/rows.h"
-#include "planning/elementwise_scan.h"
+#include "planning/loops/elementwise_scan.h"
 
 namespace weft::codegen {
 namespace {

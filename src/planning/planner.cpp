@@ -5,13 +5,13 @@
 #include "base/division.h"
 #include "planning/bounded_size.h"
 #include "planning/in_place.h"
-#include "planning/last_step.h"
+#include "planning/loops/last_step.h"
+#include "planning/loops/sharing.h"
+#include "planning/loops/side_by_side.h"
+#include "planning/loops/streamed.h"
+#include "planning/loops/windows.h"
 #include "planning/merge_dims.h"
-#include "planning/sharing.h"
-#include "planning/side_by_side.h"
 #include "planning/small_copy.h"
-#include "planning/streamed.h"
-#include "planning/windows.h"
 #include "planning/work.h"
 
 namespace weft::planning {

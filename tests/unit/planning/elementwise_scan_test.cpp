@@ -1,6 +1,6 @@
 // Scans whose carries stay in registers where they are few: which scans may, and that the results are the same.
 
-#include "planning/elementwise_scan.h"
+#include "planning/loops/elementwise_scan.h"
 
 #include <gtest/gtest.h>
 

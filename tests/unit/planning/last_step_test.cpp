@@ -1,6 +1,6 @@
 // Stages that the last step of a scan skips: which stages, and that no result needs them.
 
-#include "planning/last_step.h"
+#include "planning/loops/last_step.h"
 
 #include <gtest/gtest.h>
 

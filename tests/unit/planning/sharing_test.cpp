@@ -1,6 +1,6 @@
 // Where threads that share columns wait for each other: no barrier too few, and none too many.
 
-#include "planning/sharing.h"
+#include "planning/loops/sharing.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // Scans that don't depend on each other, run at the same time: which scans, when they do, and that the results are
 // those of the interpreter and the same bits on any number of threads.
 
-#include "planning/side_by_side.h"
+#include "planning/loops/side_by_side.h"
 
 #include <algorithm>
 #include <cmath>

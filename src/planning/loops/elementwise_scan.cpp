@@ -1,4 +1,4 @@
-#include "planning/elementwise_scan.h"
+#include "planning/loops/elementwise_scan.h"
 
 #include <algorithm>
 

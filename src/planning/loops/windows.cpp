@@ -1,4 +1,4 @@
-#include "planning/windows.h"
+#include "planning/loops/windows.h"
 
 #include <algorithm>
 #include <set>

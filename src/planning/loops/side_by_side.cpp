@@ -1,4 +1,4 @@
-#include "planning/side_by_side.h"
+#include "planning/loops/side_by_side.h"
 
 #include <algorithm>
 #include <set>

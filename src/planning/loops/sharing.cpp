@@ -1,4 +1,4 @@
-#include "planning/sharing.h"
+#include "planning/loops/sharing.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "planning/streamed.h"
+#include "planning/loops/streamed.h"
 
 #include <algorithm>
 

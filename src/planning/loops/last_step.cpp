@@ -1,4 +1,4 @@
-#include "planning/last_step.h"
+#include "planning/loops/last_step.h"
 
 #include "passes/rewrite.h"
 
