@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/cores.h"
-#include "runtime/team.h"
+#include "runtime/threads/cores.h"
+#include "runtime/threads/team.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 
 namespace {
 

@@ -23,10 +23,10 @@
 #include "passes/pass_runner.h"
 #include "planning/cpu/cpu_target.h"
 #include "planning/schedule.h"
-#include "runtime/arena_layout.h"
-#include "runtime/packs.h"
-#include "runtime/run.h"
-#include "runtime/stage_sizes.h"
+#include "runtime/kernels/packs.h"
+#include "runtime/memory/arena_layout.h"
+#include "runtime/plan/run.h"
+#include "runtime/plan/stage_sizes.h"
 
 namespace {
 

@@ -17,12 +17,9 @@ ABOVE = {
     "benchmarks": 35,
     "docs": 34,
     "explanation/python/explanation": 46,
-    "pytorch/device": 58,
     "pytorch/record": 34,
     "src/ir": 34,
     "src/packages": 33,
-    "src/planning": 35,
-    "src/runtime": 58,
     "verification/python/formats": 41,
 }
 

@@ -25,7 +25,7 @@
 #include "interpreter/interpreter.h"
 #include "ir/parser.h"
 #include "ir/verifier.h"
-#include "runtime/team.h"
+#include "runtime/threads/team.h"
 
 namespace {
 

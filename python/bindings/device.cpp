@@ -5,15 +5,15 @@
 
 #include "bindings/bindings.h"
 #include "bindings/callbacks.h"
-#include "device/autocast.h"
 #include "device/backend.h"
-#include "device/devices_in_use.h"
-#include "device/graph.h"
-#include "device/memory.h"
-#include "device/places.h"
-#include "device/programs.h"
-#include "device/run.h"
-#include "device/watched_runs.h"
+#include "device/graph/graph.h"
+#include "device/graph/memory.h"
+#include "device/graph/places.h"
+#include "device/kernels/autocast.h"
+#include "device/run/devices_in_use.h"
+#include "device/run/programs.h"
+#include "device/run/run.h"
+#include "device/run/watched_runs.h"
 
 namespace py = pybind11;
 

@@ -14,7 +14,7 @@
 #include "operator/program_table.h"
 #include "override/quantized.h"
 #include "override/state.h"
-#include "runtime/contention.h"
+#include "runtime/threads/contention.h"
 
 namespace py = pybind11;
 

@@ -17,7 +17,7 @@
 #include "operator/program_table.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace py = pybind11;
 

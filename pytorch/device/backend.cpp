@@ -10,13 +10,13 @@
 
 #include <algorithm>
 
-#include "device/autocast.h"
 #include "device/call.h"
-#include "device/devices_in_use.h"
-#include "device/generator.h"
-#include "device/recurrent.h"
-#include "device/run.h"
-#include "device/storage.h"
+#include "device/graph/storage.h"
+#include "device/kernels/autocast.h"
+#include "device/kernels/generator.h"
+#include "device/kernels/recurrent.h"
+#include "device/run/devices_in_use.h"
+#include "device/run/run.h"
 #include "record/recording.h"
 
 namespace weft::device {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device/operators.h"
+#include "device/kernels/operators.h"
 
 namespace weft::device {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/team.h"
+#include "runtime/threads/team.h"
 
 namespace weft::torch_operator {
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <new>
 
-#include "runtime/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace weft::torch_operator {
 namespace {

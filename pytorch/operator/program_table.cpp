@@ -10,7 +10,7 @@
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "passes/differentiation/own_derivatives.h"
-#include "runtime/cores.h"
+#include "runtime/threads/cores.h"
 
 namespace weft::torch_operator {
 

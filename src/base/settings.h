@@ -16,7 +16,7 @@ struct Settings {
   std::string isa;                         ///< WEFT_ISA=amx|avx512|avx2|generic: forced instead of detected; for tests
                                            ///< amx_emulated, which any CPU runs.
   std::string core;                        ///< WEFT_CORE=intel|zen1|zen5|other: whose costs choices are made by,
-                                           ///< instead of this CPU's (runtime/cores.h).
+                                           ///< instead of this CPU's (runtime/threads/cores.h).
   int64_t private_cache_bytes = 0;         ///< WEFT_PRIVATE_CACHE_KB=512: a core's own cache, as choices take it; 0: as
                                            ///< the system says.
   int64_t shared_cache_bytes = 0;          ///< WEFT_SHARED_CACHE_KB=32768: the same of the cache that cores share.
@@ -26,7 +26,7 @@ struct Settings {
   int64_t captured = 512;                  ///< WEFT_CAPTURED=512: programs kept of steps, and as many of the device.
   int64_t executables = 1024;              ///< WEFT_EXECUTABLES=1024: compiled programs kept; those run last stay.
   bool share_all = false;                  ///< WEFT_SHARE_ALL=1: threads share work that is too little to be worth it.
-  std::string pack;                        ///< WEFT_PACK=always|never|way (runtime/packs.h); else what pays.
+  std::string pack;                        ///< WEFT_PACK=always|never|way (runtime/kernels/packs.h); else what pays.
   int64_t window = -1;                     ///< WEFT_WINDOW=3: steps of a window, 0: none; else where it pays.
   int64_t side_by_side = -1;               ///< WEFT_SIDE_BY_SIDE=1: scans at the same time that can be, 0: none; else
                                            ///< where it pays.

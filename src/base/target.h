@@ -53,7 +53,7 @@ inline constexpr int64_t kSliceWork = 1 << 29;
 
 /// While weights arrive that no core's own cache holds, at least this many rows are multiplied by them. In a window
 /// with fewer rows a thread would wait for the weights. (How many rows take as long as the arrival differs from
-/// processor to processor: rows_while_streaming in runtime/kernels.h.)
+/// processor to processor: rows_while_streaming in runtime/kernels/kernels.h.)
 inline constexpr int64_t kLeastRowsOfWindow = 4;
 
 /// Reading weights from a core's own cache takes as long as multiplying this many further rows by them. (A Xeon with
@@ -73,8 +73,8 @@ inline constexpr int64_t kBytesOfDots = 4096;
 /// products on panels are faster. Dot products along transposed rows of k weights have to sum a vector's lanes, whose
 /// share falls as the rows grow longer. Weights that are not transposed are read in parts of their rows, and panels in
 /// one long run of memory at each step. `bytes`: the bytes of k weights. `on_the_way`: products can pack panel by
-/// panel, and read each panel from the cache (runtime/packs.h). `wide`: vectors of 64 bytes, with which products on
-/// panels gain most, so that fewer rows pay for packing.
+/// panel, and read each panel from the cache (runtime/kernels/packs.h). `wide`: vectors of 64 bytes, with which
+/// products on panels gain most, so that fewer rows pay for packing.
 ///
 /// Transposed, one row at a time (AVX-512, Zen 5): f32 with k 256, 512, 1024 from 14, 22 and 50 rows on, bf16 from 8,
 /// 15 and 32. On the way, all rows at once (AVX2, Zen 3, f32): with k 256 from 28 rows on, with 512 from 50; with 1024
@@ -109,7 +109,7 @@ inline constexpr int64_t kMostPacksOnTheWay = 2;
 inline constexpr int64_t kRowsWhilePacking = 16;
 
 /// With more rows than this, weights get a pack of their own. The products may then run in windows of steps
-/// (runtime/window.h), and weights that are not transposed are read in longer runs.
+/// (runtime/plan/window.h), and weights that are not transposed are read in longer runs.
 inline constexpr int64_t kMostRowsOnTheWay = 16 * kRowsWhilePacking;
 
 /// With more rows than this, weights get a pack of their own even where there are no windows. Packing is then a small
@@ -133,7 +133,7 @@ inline constexpr int64_t kRowsBehindWeights = 64;
 inline constexpr int64_t kRowsBehindMemory = 384;
 
 /// Steps of at most this many rows wait for their weights. Of 8-bit weights such steps therefore read the bytes
-/// themselves, not panels of f32, where the processor multiplies bytes at all fast (runtime/packs.h).
+/// themselves, not panels of f32, where the processor multiplies bytes at all fast (runtime/kernels/packs.h).
 inline constexpr int64_t kMostRowsOfBytes = 2;
 
 /// The estimated number of steps of a while loop: nobody knows it before the loop has run.

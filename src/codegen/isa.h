@@ -3,7 +3,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 
 namespace weft::codegen {
 

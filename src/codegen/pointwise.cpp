@@ -36,7 +36,7 @@ llvm::AllocaInst* entry_alloca(IRBuilder<>& b, llvm::Type* type) {
   return slot;
 }
 
-/// Calls a function of runtime/scalar_functions.def for each element.
+/// Calls a function of runtime/kernels/scalar_functions.def for each element.
 Value* through_library(IRBuilder<>& b, const ir::Op& op, std::span<Value* const> operands) {
   llvm::Type* type = operands[0]->getType();
   auto* vector = llvm::cast<llvm::FixedVectorType>(type);
@@ -247,7 +247,7 @@ constexpr auto kEmitters = [] {
 
 constexpr std::string_view kLibraryFunctions[] = {
 #define WEFT_SCALAR_FUNCTION(name, ...) #name,
-#include "runtime/scalar_functions.def"
+#include "runtime/kernels/scalar_functions.def"
 };
 
 constexpr bool is_in_library(std::string_view op) {
@@ -260,7 +260,7 @@ using namespace ir;          // NOLINT(google-build-using-namespace)
 using namespace ir::traits;  // NOLINT(google-build-using-namespace)
 #define WEFT_OP(Enum, text, arity, Class, type_rule, vjp_rule, interpreter, traits) \
   static_assert(!OpTraits(traits).by_library || is_in_library(text),                \
-                text " begins with kLibrary and has no row in runtime/scalar_functions.def");
+                text " begins with kLibrary and has no row in runtime/kernels/scalar_functions.def");
 #include "ir/ops.def"
 }  // namespace library_ops
 

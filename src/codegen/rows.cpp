@@ -10,8 +10,8 @@
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
 #include "planning/cpu/prepack.h"
-#include "runtime/cores.h"
-#include "runtime/panels.h"
+#include "runtime/kernels/panels.h"
+#include "runtime/threads/cores.h"
 
 namespace weft::codegen {
 namespace {
@@ -38,7 +38,7 @@ struct Product {
   DType plain_type;   ///< unpacked weights: their type; f16 and i8 widen to panels of f32
   runtime::ProductLayout layout;
   Value* tile;
-  Value *entry, *plain;          ///< the pack's buffer (runtime/packs.h); the unpacked weights, or null
+  Value *entry, *plain;          ///< the pack's buffer (runtime/kernels/packs.h); the unpacked weights, or null
   bool may_be_left_out = false;  ///< the pack
 
   /// The bytes of one panel, [inner][groups * unroll] units.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "planning/schedule.h"
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 namespace weft::engine {
 

@@ -9,7 +9,7 @@
 
 #include "base/fork.h"
 #include "engine/native.h"
-#include "runtime/cores.h"
+#include "runtime/threads/cores.h"
 
 namespace weft::engine {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "ir/binder.h"
 #include "ir/program.h"
-#include "runtime/team.h"
-#include "runtime/tensor.h"
+#include "runtime/memory/tensor.h"
+#include "runtime/threads/team.h"
 
 namespace weft::engine {
 
@@ -36,7 +36,7 @@ class Executable {
            runtime::Team& team) const;
   /// The buffer plan as text, for these sizes of symbols: a line a buffer, the last line the peak in bytes.
   virtual std::string plan(const ir::Bindings& bindings) const = 0;
-  /// The whole plan as text, stages included, for any sizes (runtime/plan_text.h).
+  /// The whole plan as text, stages included, for any sizes (runtime/plan/plan_text.h).
   virtual std::string plan_text() const = 0;
 };
 

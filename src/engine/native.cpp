@@ -11,8 +11,8 @@
 #include "passes/pass_runner.h"
 #include "planning/cpu/cpu_target.h"
 #include "planning/schedule_text.h"
-#include "runtime/executable.h"
-#include "runtime/plan_text.h"
+#include "runtime/plan/executable.h"
+#include "runtime/plan/plan_text.h"
 
 namespace weft::engine {
 namespace {

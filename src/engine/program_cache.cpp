@@ -12,7 +12,7 @@
 #include "ir/printer.h"
 #include "jit/jit.h"
 #include "jit/object_cache.h"
-#include "runtime/plan_text.h"
+#include "runtime/plan/plan_text.h"
 
 namespace weft::engine {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "ir/program.h"
 #include "planning/target.h"
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 namespace weft::engine {
 

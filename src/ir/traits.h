@@ -115,7 +115,7 @@ struct OpTraits {
   bool spreads = false;    ///< the result is known from fewer bytes than its own: an operand between zeros, or repeated
   bool may_move =
       false;  ///< cheap movement, in which the copies that `roll` makes a loop of may differ (rolling/op_sequence.h)
-  bool by_library = false;  ///< a function of runtime/scalar_functions.def, named as the op, which f64 calls
+  bool by_library = false;  ///< a function of runtime/kernels/scalar_functions.def, named as the op, which f64 calls
   bool calls_out = false;   ///< runs in PyTorch, by the attribute `call`
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table

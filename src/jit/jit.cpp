@@ -15,7 +15,7 @@
 #include "jit/instrument.h"
 #include "jit/objects.h"
 #include "jit/target.h"
-#include "runtime/scalar_math.h"
+#include "runtime/kernels/scalar_math.h"
 
 namespace weft::jit {
 namespace {

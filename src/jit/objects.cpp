@@ -21,7 +21,7 @@
 #include "jit/jit.h"
 #include "jit/object_cache.h"
 #include "jit/target.h"
-#include "runtime/cores.h"
+#include "runtime/threads/cores.h"
 
 namespace weft::jit {
 namespace {

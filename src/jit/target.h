@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 
 namespace weft::jit {
 

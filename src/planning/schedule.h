@@ -8,7 +8,7 @@
 #include "ir/size_table.h"
 #include "planning/lowered_program.h"
 #include "planning/pack_uses.h"
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 namespace weft::planning {
 

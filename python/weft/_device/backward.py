@@ -14,7 +14,7 @@ from weft._base import torch_private
 
 def register() -> None:
     """From now on, once the device is in use, a backward runs on the thread that calls it: autograd's engine has no
-    thread for the device (pytorch/device/devices_in_use.h). Nothing is lost, since the device's operations are only
+    thread for the device (pytorch/device/run/devices_in_use.h). Nothing is lost, since the device's operations are only
     recorded, and run when a result is read."""
 
     def here(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,7 +84,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.bfloat16, torch.float16]
 
 
-# The device draws from the CPU's default generator (pytorch/device/generator.h), so these are the CPU's.
+# The device draws from the CPU's default generator (pytorch/device/kernels/generator.h), so these are the CPU's.
 
 
 def manual_seed(seed: int) -> None:

@@ -8,8 +8,8 @@
 #include "passes/simplification/dce.h"
 #include "planning/cpu/kernel_choice.h"
 #include "planning/cpu/prepack.h"
-#include "runtime/cores.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/threads/cores.h"
 
 namespace weft::planning {
 namespace {

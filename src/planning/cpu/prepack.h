@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "ir/program.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 
 namespace weft::planning {
 

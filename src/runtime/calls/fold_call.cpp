@@ -7,8 +7,8 @@
 #include "base/inline_vector.h"
 #include "runtime/calls/calls.h"
 #include "runtime/calls/number_type.h"
-#include "runtime/kernels.h"
-#include "runtime/movement.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/kernels/movement.h"
 
 namespace weft::runtime {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "runtime/share.h"
-#include "runtime/size.h"
+#include "runtime/plan/size.h"
+#include "runtime/threads/share.h"
 
 namespace weft::runtime {
 

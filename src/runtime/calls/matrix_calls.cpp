@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "runtime/calls/calls.h"
-#include "runtime/kernels.h"
-#include "runtime/thread_scratch.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/memory/thread_scratch.h"
 
 namespace weft::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/inline_vector.h"
 #include "base/row_range.h"
 #include "runtime/calls/calls.h"
-#include "runtime/movement.h"
+#include "runtime/kernels/movement.h"
 
 namespace weft::runtime {
 namespace {

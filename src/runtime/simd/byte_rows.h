@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 #include "runtime/simd/first.h"
 #include "runtime/simd/vector.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/kernels.h"
-#include "runtime/pack_entry.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/kernels/pack_entry.h"
 #include "runtime/simd/f16.h"
 #include "runtime/simd/vector.h"
 

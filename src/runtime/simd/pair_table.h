@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 #include "runtime/simd/half_sum.h"
 #include "runtime/simd/outer_pairs.h"
 #include "runtime/simd/pairs.h"

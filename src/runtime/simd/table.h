@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 #include "runtime/simd/byte_rows.h"
 #include "runtime/simd/column_sum.h"
 #include "runtime/simd/fold.h"

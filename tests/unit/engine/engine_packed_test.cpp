@@ -12,8 +12,8 @@
 #include "native_run.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/share.h"
-#include "runtime/team.h"
+#include "runtime/threads/share.h"
+#include "runtime/threads/team.h"
 
 namespace weft {
 namespace {

@@ -12,7 +12,7 @@
 #include "passes/differentiation/vjp.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/team.h"
+#include "runtime/threads/team.h"
 
 namespace weft {
 namespace {

@@ -15,8 +15,8 @@
 #include "native_run.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/executable.h"
-#include "runtime/guarded_memory.h"
+#include "runtime/memory/guarded_memory.h"
+#include "runtime/plan/executable.h"
 
 namespace weft {
 namespace {

@@ -14,8 +14,8 @@
 #include "passes/differentiation/vjp.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/plan_text.h"
-#include "runtime/team.h"
+#include "runtime/plan/plan_text.h"
+#include "runtime/threads/team.h"
 
 namespace weft {
 namespace {

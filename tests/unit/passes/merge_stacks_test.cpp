@@ -13,7 +13,7 @@
 #include "passes/pass_runner.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/team.h"
+#include "runtime/threads/team.h"
 
 namespace weft {
 namespace {

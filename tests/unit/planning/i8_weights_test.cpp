@@ -16,8 +16,8 @@
 #include "native_run.h"
 #include "planning/cpu/prepack.h"
 #include "random_program.h"
-#include "runtime/packs.h"
-#include "runtime/run.h"
+#include "runtime/kernels/packs.h"
+#include "runtime/plan/run.h"
 
 namespace weft {
 namespace {

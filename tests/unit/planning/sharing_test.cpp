@@ -10,7 +10,7 @@
 #include "lowered.h"
 #include "machine.h"
 #include "programs.h"
-#include "runtime/stage_sizes.h"
+#include "runtime/plan/stage_sizes.h"
 #include "shared_steps.h"
 
 namespace weft::planning {

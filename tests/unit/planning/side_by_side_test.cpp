@@ -19,8 +19,8 @@
 #include "passes/differentiation/vjp.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/arena_layout.h"
-#include "runtime/run.h"
+#include "runtime/memory/arena_layout.h"
+#include "runtime/plan/run.h"
 #include "wide_step.h"
 
 namespace weft {

@@ -16,8 +16,8 @@
 #include "native_run.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/run.h"
-#include "runtime/window.h"
+#include "runtime/plan/run.h"
+#include "runtime/plan/window.h"
 
 namespace weft {
 namespace {

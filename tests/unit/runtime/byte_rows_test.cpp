@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "elements.h"
-#include "runtime/isa_tables.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/isa_tables.h"
+#include "runtime/kernels/kernels.h"
 
 namespace weft::runtime {
 namespace {

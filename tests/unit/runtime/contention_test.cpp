@@ -1,6 +1,6 @@
 // Cores that other programs use too: when the engine believes it, and how calls then run.
 
-#include "runtime/contention.h"
+#include "runtime/threads/contention.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "machine.h"
 #include "native_run.h"
 #include "random_program.h"
-#include "runtime/run.h"
+#include "runtime/plan/run.h"
 
 namespace weft {
 namespace {

@@ -17,9 +17,9 @@
 #include "ir/parser.h"
 #include "native_run.h"
 #include "random_program.h"
-#include "runtime/guarded_memory.h"
-#include "runtime/kernels.h"
-#include "runtime/run.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/memory/guarded_memory.h"
+#include "runtime/plan/run.h"
 
 namespace weft {
 namespace {

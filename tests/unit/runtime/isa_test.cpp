@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/settings.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 
 namespace weft::runtime {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/movement.h"
+#include "runtime/kernels/movement.h"
 
 #include <gtest/gtest.h>
 

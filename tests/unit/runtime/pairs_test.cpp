@@ -12,8 +12,8 @@
 #include <random>
 #include <vector>
 
-#include "runtime/isa_tables.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/isa_tables.h"
+#include "runtime/kernels/kernels.h"
 #include "trapped_tiles.h"
 
 namespace weft::runtime {

@@ -1,6 +1,6 @@
 // The loop over panels of weights, with functions that count: every row of every panel once, whatever the split.
 
-#include "runtime/panels.h"
+#include "runtime/kernels/panels.h"
 
 #include <gtest/gtest.h>
 

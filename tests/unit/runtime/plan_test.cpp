@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "runtime/arena_layout.h"
+#include "runtime/memory/arena_layout.h"
 
 namespace weft::runtime {
 namespace {

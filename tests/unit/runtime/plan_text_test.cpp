@@ -1,6 +1,6 @@
 // Plans as text: everything comes back, and text that is no plan is refused with its line.
 
-#include "runtime/plan_text.h"
+#include "runtime/plan/plan_text.h"
 
 #include <gtest/gtest.h>
 

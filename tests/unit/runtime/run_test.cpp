@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "base/target.h"
 #include "programs.h"
-#include "runtime/executable.h"
+#include "runtime/plan/executable.h"
 
 namespace weft::runtime {
 namespace {

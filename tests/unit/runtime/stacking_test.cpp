@@ -1,4 +1,4 @@
-#include "runtime/stacking.h"
+#include "runtime/memory/stacking.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Stacks stored past the caches: which may be, when they are, and that the results are the same.
 
-#include "runtime/streams.h"
+#include "runtime/memory/streams.h"
 
 #include <gtest/gtest.h>
 

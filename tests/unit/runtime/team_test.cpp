@@ -1,4 +1,4 @@
-#include "runtime/team.h"
+#include "runtime/threads/team.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "in_child.h"
-#include "runtime/cores.h"
-#include "runtime/denormals.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/threads/cores.h"
+#include "runtime/threads/denormals.h"
 
 namespace weft::runtime {
 namespace {

@@ -27,10 +27,10 @@
 #include "passes/differentiation/vjp.h"
 #include "programs.h"
 #include "random_program.h"
-#include "runtime/isa_tables.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/isa_tables.h"
+#include "runtime/kernels/kernels.h"
 #include "runtime/simd/emulated_amx_unit.h"
-#include "runtime/team.h"
+#include "runtime/threads/team.h"
 #include "trapped_tiles.h"
 
 namespace weft::runtime {

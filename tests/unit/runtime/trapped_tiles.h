@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/isa_tables.h"
+#include "runtime/kernels/isa_tables.h"
 #include "runtime/simd/emulated_amx_unit.h"
 
 namespace weft::runtime {

@@ -20,11 +20,11 @@
 #include "machine.h"
 #include "native_run.h"
 #include "random_program.h"
-#include "runtime/guarded_memory.h"
-#include "runtime/isa_tables.h"
-#include "runtime/kernels.h"
-#include "runtime/packs.h"
-#include "runtime/run.h"
+#include "runtime/kernels/isa_tables.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/kernels/packs.h"
+#include "runtime/memory/guarded_memory.h"
+#include "runtime/plan/run.h"
 
 namespace weft {
 namespace {

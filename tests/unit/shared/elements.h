@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "runtime/guarded_memory.h"
+#include "runtime/memory/guarded_memory.h"
 
 namespace weft::testing {
 

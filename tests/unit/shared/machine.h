@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/settings.h"
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 
 namespace weft::testing {
 

@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
-#include "runtime/guarded_memory.h"
+#include "runtime/memory/guarded_memory.h"
 
 namespace weft::testing {
 

@@ -5,7 +5,7 @@
 
 #include "interpreter/array.h"
 #include "ir/program.h"
-#include "runtime/team.h"
+#include "runtime/threads/team.h"
 
 namespace weft::testing {
 

@@ -1,0 +1,160 @@
+// torch.autocast("weft"): the kernels that cast arguments before an operation runs. By default PyTorch's own lists in
+// ATen/autocast_mode.h, which autocast on CUDA uses, say which operations cast and to which type. docs/autocast.md has
+// them as a table.
+
+#include "device/kernels/autocast.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "device/kernels/autocast_lists.h"
+#include "torch_release.h"
+
+namespace weft::device {
+namespace {
+
+using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor;  // the lists use these names
+
+/// Raises PyTorch's refusal, in its own words, by calling its kernel for CUDA.
+Tensor refuse_binary_cross_entropy(const Tensor& self, const Tensor& target, const std::optional<Tensor>& weight,
+                                   int64_t reduction) {
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("aten::binary_cross_entropy", "")
+                      .typed<decltype(refuse_binary_cross_entropy)>();
+  return op.redispatch(c10::DispatchKeySet(c10::DispatchKey::AutocastCUDA), self, target, weight, reduction);
+}
+
+#define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
+#define FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
+#define FLOAT32_SET_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define FLOAT32_APPEND_DTYPE(...) KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE(__VA_ARGS__)
+#define PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
+
+// The macros call the library `m`.
+void add_lists(torch::Library& m) {
+  AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
+  AT_FORALL_FP32(FLOAT32)
+  AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_SET_DTYPE)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(FLOAT32_APPEND_DTYPE)
+  AT_FORALL_PROMOTE(PROMOTE)
+#if WEFT_TORCH_AT_LEAST(14)
+  FLOAT32(linalg_matrix_sqrth)  // not in the lists; CPU and CUDA add it to them
+#endif
+  m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
+}
+
+/// Whole layers, which the lists lack: under CUDA's autocast a layer is _cudnn_rnn, all of whose arguments are cast.
+/// All states and results have the lower type, as on CUDA, and as the lists' cells return them.
+void add_layers(torch::Library& m) {
+  LOWER_PRECISION(gru, input)
+  LOWER_PRECISION(gru, data)
+  LOWER_PRECISION(lstm, input)
+  LOWER_PRECISION(lstm, data)
+  LOWER_PRECISION(rnn_tanh, input)
+  LOWER_PRECISION(rnn_tanh, data)
+  LOWER_PRECISION(rnn_relu, input)
+  LOWER_PRECISION(rnn_relu, data)
+}
+
+#undef LOWER_PRECISION
+#undef FLOAT32
+#undef FLOAT32_SET_DTYPE
+#undef FLOAT32_APPEND_DTYPE
+#undef PROMOTE
+
+constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
+constexpr auto kType = c10::DeviceType::PrivateUse1;
+
+c10::IValue cast_to(ScalarType type, const c10::IValue& value) {
+  if (value.isTensor()) return at::autocast::cached_cast(type, value.toTensor(), kType);
+  if (value.isTensorList()) return at::autocast::cached_cast(type, at::TensorList(value.toTensorVector()), kType);
+  return value;
+}
+
+/// The widest type of the arguments, as in PyTorch. For several half precisions it raises what PyTorch raises.
+ScalarType widest(at::ArrayRef<c10::IValue> arguments) {
+  ScalarType type = at::autocast::get_lower_precision_fp_from_device_type(kType);
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor()) type = at::autocast::prioritize(type, argument.toTensor(), kType);
+    if (argument.isTensorList())
+      for (const Tensor& each : argument.toTensorVector()) type = at::autocast::prioritize(type, each, kType);
+  }
+  return type;
+}
+
+template <Casting casting>
+void cast_arguments(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard below(kKey);
+  const size_t count = op.schema().arguments().size();
+  const at::ArrayRef<c10::IValue> given = torch::jit::last(*stack, count);
+  ScalarType type = at::kFloat;
+  if (casting == Casting::kLower) type = at::autocast::get_lower_precision_fp_from_device_type(kType);
+  if (casting == Casting::kPromote) type = widest(given);
+  for (size_t i = stack->size() - count; i < stack->size(); ++i) (*stack)[i] = cast_to(type, (*stack)[i]);
+  op.callBoxed(stack);
+}
+
+/// Adds kernels for the operations that this release of PyTorch has.
+template <Casting casting>
+void add_kernels_of(torch::Library& m, std::span<const std::string_view> names) {
+  for (const std::string_view name : names) {
+    const size_t point = name.find('.');
+    const std::string overload(point == std::string_view::npos ? "" : name.substr(point + 1));
+    const c10::OperatorName full("aten::" + std::string(name.substr(0, point)), overload);
+    if (!c10::Dispatcher::singleton().findSchema(full)) continue;
+    m.impl(("aten::" + std::string(name)).c_str(),
+           torch::CppFunction::makeFromBoxedFunction<&cast_arguments<casting>>());
+  }
+}
+
+void add_list_of_xla(torch::Library& m) {
+  const CastList list = cast_list_of_xla();
+  add_kernels_of<Casting::kLower>(m, list.lower);
+  add_kernels_of<Casting::kFloat>(m, list.to_float);
+  add_kernels_of<Casting::kPromote>(m, list.promote);
+}
+
+void add_list_of_cpu(torch::Library& m) {
+  const CastList list = cast_list_of_cpu();
+  add_kernels_of<Casting::kLower>(m, list.lower);
+  add_kernels_of<Casting::kPromote>(m, list.promote);
+  std::vector<std::string> others;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU) || !name.name.starts_with("aten::"))
+      continue;
+    const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    const auto is_in = [&](auto names) { return std::ranges::find(names, std::string_view(local)) != names.end(); };
+    if (!is_in(list.lower) && !is_in(list.promote)) others.push_back(local);
+  }
+  add_kernels_of<Casting::kFloat>(m, std::vector<std::string_view>(others.begin(), others.end()));
+}
+
+/// The kernels of the list in use. Made at load (base/fork.h).
+std::unique_ptr<torch::Library>& kernels_of_list = *new std::unique_ptr<torch::Library>();
+
+}  // namespace
+
+void set_autocast_list(std::string_view name) {
+  using Adding = void (*)(torch::Library&);
+  const Adding add = name == "cuda" ? &add_lists : name == "cpu" ? &add_list_of_cpu : &add_list_of_xla;
+  TORCH_CHECK_VALUE(name == "cuda" || name == "cpu" || name == "xla",
+                    "weft: autocast has the lists cuda, cpu and xla, but got ", name);
+  kernels_of_list.reset();
+  kernels_of_list = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  add(*kernels_of_list);
+  at::autocast::clear_cache();
+}
+
+void register_autocast() {
+  // Never destroyed: these kernels stay as long as the process.
+  auto& all = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  auto& layers = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  all.fallback(torch::CppFunction::makeFallthrough());
+  add_layers(layers);
+  set_autocast_list("cuda");
+}
+
+}  // namespace weft::device

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "device/kernels/operators.h"
+
+namespace weft::device {
+
+/// aten::_pack_padded_sequence. PyTorch's own is a slice for each length, so that each batch of sequences would be
+/// another record. Here the packed rows are chosen by a tensor of their numbers.
+void pack(const Operator& op, torch::jit::Stack& stack);
+
+/// Registers aten::gru and its kin, and single cells, for the device's keys.
+void register_recurrent_modules();
+
+}  // namespace weft::device

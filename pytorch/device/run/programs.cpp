@@ -1,0 +1,306 @@
+#include "device/run/programs.h"
+
+#include <ATen/ops/scalar_tensor.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <ranges>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "device/run/interruption.h"
+#include "device/run/replay.h"
+#include "device/run/watched_runs.h"
+#include "importer/region.h"
+#include "ir/verifier.h"
+#include "override/state.h"
+#include "passes/pass_runner.h"
+#include "programs/record_table.h"
+#include "programs/sample_sizes.h"
+#include "record/recording.h"
+
+namespace weft::device {
+
+using record::Record;
+using record::SizeFit;
+using record::Template;
+using torch_operator::ProgramRef;
+
+namespace {
+
+/// What is known about batches with the same record.
+struct KnownBatch {
+  std::shared_ptr<Template> pattern;
+  Record record;  ///< of the first such batch; records of batches with other sizes are compared with it
+  std::vector<Batch::LeafSize> leaf_sizes;
+  int64_t seen = 0;
+  ProgramRef program = {};                 ///< null until it is compiled
+  bool is_refused = false;                 ///< there is no program for it
+  std::vector<at::Tensor> constants = {};  ///< inputs that are the same at each call
+};
+
+using Table = programs::RecordTable<KnownBatch>;
+
+/// Used under run_mutex().
+struct Programs {
+  Table table{{static_cast<size_t>(settings().captured)}};
+  int64_t compile_at = 2;
+  Decompose decompose;
+  ProgramCounts counts;
+};
+
+/// Made at load (base/fork.h), never destroyed.
+Programs* programs = new Programs();
+
+std::shared_ptr<Template> exactly(const Record& record) {
+  SizeFit none({}, {}, false);
+  return std::make_shared<Template>(record, record, nullptr, none);
+}
+
+KnownBatch& remember(KnownBatch known) {
+  ++programs->counts.records;
+  const size_t bytes = known.pattern->bytes() + known.record.bytes();
+  const uint64_t structure = known.pattern->structure();
+  auto entry = std::make_shared<Table::Entry>(Table::Entry{structure, {known.pattern}, std::move(known), bytes});
+  static_cast<void>(programs->table.put(entry));
+  return entry->value;
+}
+
+/// The entry for the record; null if there is none. If the record differs from a known one in floats only, adds a
+/// pattern with those floats as inputs.
+KnownBatch* known_of(const Record& record) {
+  const Record* const records[] = {&record};
+  if (auto found = programs->table.find(record.structure(), records, [](const auto&) { return true; }))
+    return &found->value;
+  for (const auto& entry : programs->table.alike(record.structure())) {
+    const KnownBatch& known = entry->value;
+    const auto numbers = known.pattern->differing_numbers(record);
+    if (numbers.empty() || known.is_refused) continue;
+    KnownBatch wider{std::make_shared<Template>(*known.pattern), known.record, known.leaf_sizes, known.seen};
+    for (size_t word : numbers) wider.pattern->free_number(word);
+    return &remember(std::move(wider));
+  }
+  return nullptr;
+}
+
+/// The numbers that these words of the batch's record are.
+std::vector<NumberPlace> numbers_at(const std::vector<size_t>& words, const Batch& batch, const Record& record) {
+  if (words.empty()) return {};
+  std::vector<size_t> all;
+  for (size_t i = 0; i < record.kinds().size(); ++i)
+    if (record.kinds()[i] == Record::Kind::kNumber) all.push_back(i);
+  const std::vector<WordPlace> places = places_of_words(batch, all);
+  std::vector<size_t> counts(batch.nodes().size());
+  std::map<size_t, NumberPlace> by_word;
+  for (const WordPlace& place : places) by_word[place.word] = {*place.node, counts[*place.node]++, 0};
+  std::vector<NumberPlace> numbers;
+  for (size_t word : words) {
+    numbers.push_back(by_word.at(word));
+    numbers.back().count = counts[numbers.back().node];
+  }
+  return numbers;
+}
+
+/// The program with unrolled Python loops, which were recorded step by step, rolled into scans. Its outputs take the
+/// memory of leaves.
+ir::Program rolled(ir::Program program, const Batch& batch) {
+  constexpr std::string_view kPasses[] = {"drop_derivatives", "cse", "dce", "roll"};
+  passes::run_passes(program, kPasses);
+  program.donations = batch.donations();
+  ir::verify(program);
+  return program;
+}
+
+void compile(KnownBatch& entry, const Batch& batch, const Record& record, const Samples* samples = nullptr) {
+  ReplayedProgram made =
+      replayed_program(batch, numbers_at(entry.pattern->free(), batch, record), programs->decompose, samples);
+  entry.program = torch_operator::intern(rolled(std::move(made.program), batch));
+  entry.constants = std::move(made.constants);
+  entry.program->executable();
+  // Running operations one by one has left the heap full of holes, and the program's own memory won't fill them.
+  malloc_trim(0);
+}
+
+void refuse(KnownBatch& entry, const std::string& reason) {
+  entry.program = nullptr;
+  entry.is_refused = true;
+  override_kernels::report_fallback("device weft", reason);
+}
+
+void compile_or_refuse(KnownBatch& entry, const Batch& batch, const Record& record) {
+  try {
+    compile(entry, batch, record);
+    ++programs->counts.programs;
+  } catch (const c10::Error& error) {
+    refuse(entry, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    refuse(entry, error.what());
+  }
+}
+
+/// How two records differ in the sizes of leaves: a symbol for each pair of values.
+struct Difference {
+  programs::SampleSizes symbols;                 ///< by symbol: its value in each record
+  std::vector<std::pair<size_t, size_t>> words;  ///< (word, symbol) for each differing word
+  bool is_of_features = false;  ///< the sizes look like numbers of features, for which constant sizes make faster code
+};
+
+Difference difference(const KnownBatch& known, const Record& record, const Batch& batch) {
+  Difference found;
+  for (const auto& size : known.leaf_sizes) {
+    const std::pair pair(known.record.words()[size.word], record.words()[size.word]);
+    if (pair.first == pair.second) continue;
+    const auto symbol = std::ranges::find(found.symbols, pair);
+    found.words.emplace_back(size.word, static_cast<size_t>(symbol - found.symbols.begin()));
+    if (symbol == found.symbols.end()) found.symbols.push_back(pair);
+    const Value& leaf = *batch.leaves()[size.leaf];
+    found.is_of_features |= programs::is_of_features(size.dim, leaf.sizes.size(), at::isFloatingType(leaf.dtype));
+  }
+  return found;
+}
+
+/// A pattern for batches of both sizes, with its program. The two records suggest how sizes depend on each other. The
+/// operations are then repeated at sample sizes, which must confirm it.
+std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
+                                     const Template& guess, const programs::SampleSizes& symbols,
+                                     const programs::SampleSizes& samples) try {
+  std::vector<int64_t> values[2], at_hand;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    values[0].push_back(samples[i].first);
+    values[1].push_back(samples[i].second);
+    at_hand.push_back(symbols[i].second);
+  }
+  const auto one = guess.words(values[0]), two = guess.words(values[1]);
+  if (!one || !two) return std::nullopt;
+  SizeFit fit(samples, at_hand, true);
+  KnownBatch wider{
+      std::make_shared<Template>(told.record.with_sizes(*one), told.record.with_sizes(*two), &told.record, fit),
+      Record(),
+      {}};
+  for (size_t word : guess.free()) wider.pattern->free_number(word);
+  if (!wider.pattern->matches(told.record) || !wider.pattern->matches(known.record)) return std::nullopt;
+  const Samples sampled{*one, *two, fit};
+  compile(wider, batch, told.record, &sampled);
+  ++programs->counts.programs;
+  return wider;
+} catch (...) {
+  return std::nullopt;  // else a program for each size
+}
+
+std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
+                                  const Difference& found) try {
+  SizeFit fit(found.symbols, {}, true);
+  const Template guess(known.record, told.record, nullptr, fit);
+  for (const programs::SampleSizes& samples : programs::sample_choices(found.symbols)) {
+    auto wider = widened_at(known, batch, told, guess, found.symbols, samples);
+    if (!wider) continue;
+    // Weights of a constant size have kernels of their own.
+    if (found.is_of_features && importer::has_symbolic_weights(wider->program->program())) return std::nullopt;
+    return wider;
+  }
+  return std::nullopt;
+} catch (...) {
+  return std::nullopt;
+}
+
+/// Adds an entry. It serves all sizes if the batch differs from a known one in sizes only. A failed attempt at that
+/// isn't repeated at each further size.
+KnownBatch& new_entry(const Batch& batch, const Batch::Told& told) {
+  const uint64_t structure = told.record.structure();
+  for (const auto& each : programs->table.alike(structure)) {
+    const KnownBatch& known = each->value;
+    if (known.leaf_sizes.empty() || known.is_refused || known.record.kinds() != told.record.kinds()) continue;
+    const Difference found = difference(known, told.record, batch);
+    if (found.symbols.empty()) continue;
+    const auto attempts = programs->table.attempts(structure, found.words);
+    if (!attempts->are_worth_it(found.is_of_features)) continue;
+    ++programs->counts.widenings;
+    if (auto wider = widened(known, batch, told, found)) return remember(*std::move(wider));
+    ++attempts->failed;
+  }
+  return remember({exactly(told.record), told.record, told.leaf_sizes});
+}
+
+}  // namespace
+
+namespace {
+
+/// Tells whoever watches runs how an unknown record differs from a known one.
+void tell_new(WatchedRun* run, const Batch& batch, const Record& record) {
+  if (run == nullptr) return;
+  const Record* most_like = nullptr;
+  const auto alike = programs->table.alike(record.structure());
+  for (const auto& each : alike)
+    if (each->value.record.kinds() == record.kinds()) most_like = &each->value.record;
+  tell_difference(*run, batch, record, most_like);
+}
+
+/// The entry of the batch's record, compiled if the record has been seen often enough.
+KnownBatch& entry_of(const Batch& batch, const Batch::Told& told) {
+  const Record& record = told.record;
+  using Clock = std::chrono::steady_clock;
+  KnownBatch* found = known_of(record);
+  std::optional<InterruptionsWait> wait;
+  const bool is_there = found != nullptr && found->program != nullptr;
+  if (!is_there) wait.emplace();
+  WatchedRun* run = watched_run();
+  if (found == nullptr) tell_new(run, batch, record);
+  const Clock::time_point begin = is_there ? Clock::time_point() : Clock::now();
+  KnownBatch& entry = found != nullptr ? *found : new_entry(batch, told);
+  ++entry.seen;
+  if (entry.program == nullptr && !entry.is_refused && entry.seen >= programs->compile_at)
+    compile_or_refuse(entry, batch, record);
+  if (run != nullptr) {
+    run->structure = record.structure();
+    run->found = entry.is_refused           ? Found::kRefused
+                 : is_there                 ? Found::kKnown
+                 : entry.program != nullptr ? Found::kCompiled
+                                            : Found::kNew;
+    if (!is_there) run->compiling = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::optional<BatchProgram> find_program(const Batch& batch) {
+  std::optional<Batch::Told> told;
+  try {
+    told = batch.record();
+  } catch (const record::UnsupportedError& error) {
+    override_kernels::report_fallback("device weft", error.what());
+    return std::nullopt;
+  }
+  KnownBatch& entry = entry_of(batch, *told);
+  if (entry.program == nullptr) {
+    ++programs->counts.plain_batches;
+    return std::nullopt;
+  }
+  ++programs->counts.compiled_batches;
+  BatchProgram program{entry.program, {}};
+  for (const ValueRef& leaf : batch.leaves()) program.inputs.push_back(leaf->tensor);
+  for (double number : entry.pattern->free_numbers(told->record))
+    program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
+  program.inputs.insert(program.inputs.end(), entry.constants.begin(), entry.constants.end());
+  return program;
+}
+
+void forget_programs() {
+  auto* fresh = new Programs();  // the old object is left unchanged
+  fresh->compile_at = programs->compile_at;
+  fresh->decompose = programs->decompose;
+  programs = fresh;
+}
+
+void set_compile_at(int64_t sight) { programs->compile_at = sight; }
+void set_decompose(Decompose decompose) { programs->decompose = std::move(decompose); }
+
+ProgramCounts program_counts() {
+  ProgramCounts counts = programs->counts;
+  counts.kept = static_cast<int64_t>(programs->table.size());
+  return counts;
+}
+
+}  // namespace weft::device

@@ -1,0 +1,11 @@
+// Compiled with the flags of its instruction set (src/CMakeLists.txt).
+#if defined(__x86_64__)
+#include "runtime/kernels/isa_tables.h"
+#include "runtime/simd/pair_table.h"
+
+namespace weft::runtime {
+
+constinit const PairKernels kAvx512Bf16Pairs = pair_table();
+
+}  // namespace weft::runtime
+#endif
