@@ -49,6 +49,7 @@ class ImportedRun : private record::Interceptor {
   /// Throws NeedsFunctionalError; record::UnsupportedError for an operation that no program can express.
   ImportedRun(record::Recording& source, std::vector<size_t> free, const Way& way, Callbacks callbacks);
 
+  const record::Recording& source() const { return source_; }
   record::Recording& flat() { return flat_; }
   const record::Recording& flat() const { return flat_; }
   /// The number of the run's inputs, which are the first values. The tensors from outside follow, then the free

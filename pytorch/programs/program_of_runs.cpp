@@ -11,6 +11,7 @@
 #include "ir/inline.h"
 #include "operator/program_table.h"
 #include "operator/signature.h"
+#include "passes/differentiation/gradient_paths.h"
 #include "passes/differentiation/own_derivatives.h"
 #include "programs/extern_text.h"
 
@@ -74,6 +75,7 @@ class Writer {
   void add_input(int64_t id);
   void add_noise(const Operation& a, const Operation& b);
   void add_constants();
+  void keep_paths();
   void write(const Operation& a, const Operation& b);
   std::vector<Value> aten(const Operation& a, const Operation& b);
   std::vector<Value> external(const Operation& a, const Operation& b);
@@ -143,7 +145,25 @@ RunsProgram Writer::write() {
   for (const at::Tensor& constant : program_.constants)
     program_.sizes.emplace_back(constant.sizes().begin(), constant.sizes().end());
   program_.program = region_.finish(outputs);
+  keep_paths();
   return std::move(program_);
+}
+
+/// Autograd may see a path to an input where the program has none: `torch.copysign(x, y)` has a gradient of zeros by y.
+/// Such an input gets a reader that nobody reads, and so counts as reached (passes/differentiation/gradient_paths.h).
+void Writer::keep_paths() {
+  const Recording& source = first_.source();
+  ir::Program& program = program_.program;
+  const std::vector<bool> known =
+      passes::GradientPaths(program).reached(std::vector<bool>(program.body.results.size(), true));
+  for (int64_t end : source.graph().reached_ends(source.output_uses())) {
+    const auto value = values_.find(end < 0 ? first_.inputs() - 1 - end : end);
+    if (value == values_.end()) continue;
+    const ir::ValueId input = value->second.id;
+    const auto place = std::ranges::find(program.body.args, input);
+    if (place == program.body.args.end() || known[static_cast<size_t>(place - program.body.args.begin())]) continue;
+    program.body.ops.push_back({ir::OpCode::kCopy, {input}, {program.new_value(program.type(input))}, {}, {}});
+  }
 }
 
 /// Pairs the operations of both runs, which must be the same. Keeps the operations whose results are read, and all

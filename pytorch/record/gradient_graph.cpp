@@ -159,6 +159,20 @@ std::vector<size_t> GradientGraph::outside_of(const Edge& edge) const {
   return found;
 }
 
+std::vector<int64_t> GradientGraph::reached_ends(std::span<const GradientUse> outputs) const {
+  std::vector<int64_t> ends;
+  const auto add_end = [&](const Edge& edge) {
+    if (!edge.is_valid()) return;
+    if (is_source(edge.function.get())) ends.push_back(inputs_.at(edge.input_nr));
+    for (size_t index : outside_of(edge)) ends.push_back(-1 - static_cast<int64_t>(index));
+  };
+  for (const GradientUse& use : outputs)
+    if (use.node > 0) add_end(Edge(node(use.node)->getptr(), use.output));
+  for (const ReachedNode& each : reached_)
+    for (const Edge& edge : each.node->next_edges()) add_end(edge);
+  return ends;
+}
+
 bool GradientGraph::is_own_leaf(const Node* node) const {
   return !is_outside(node) && dynamic_cast<const torch::autograd::AccumulateGrad*>(node) != nullptr;
 }

@@ -103,7 +103,7 @@ class PanelLoop {
   /// Blocks of nearly the same size: a block of one or two rows has too few sums to hide the latency of its additions.
   Blocks blocks_of(int64_t rows) const {
     int64_t most = stage_.tile_rows;
-    if (reads_columns_ && !stage_.has_bytes && !packs_) most = std::max(most, kRowsOfColumns);
+    if ((reads_columns_ || reads_rows_) && !stage_.has_bytes && !packs_) most = std::max(most, kRowsOfPlain);
     const bool are_one_block = rows <= kRowsOfOneBlock && !reads_rows_ && !stage_.has_bytes;
     if (rows <= most || are_one_block) return {1, rows, 0};
     if (reads_rows_) {  // each block of few rows reads all weights again

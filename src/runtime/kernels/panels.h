@@ -14,8 +14,8 @@ inline constexpr int64_t kPanelsTogether = 4;       ///< ... this many panels at
 inline constexpr int64_t kBytePanelsTogether = 16;  ///< with weights of 8 bits so many by kFewRows rows: each call
                                                     ///< writes the left operand in digits anew
 inline constexpr int64_t kRowsOfOneBlock = 8;     ///< so few rows by panels are one block, though a tile may have fewer
-inline constexpr int64_t kRowsOfColumns = 48;     ///< rows of a block by weights read by columns as they lie, ...
-inline constexpr int64_t kMostColumnPanels = 16;  ///< ... and the panels at once: their rows are read in long runs
+inline constexpr int64_t kRowsOfPlain = 48;       ///< rows of a block by weights read as they lie, once for all rows
+inline constexpr int64_t kMostColumnPanels = 16;  ///< panels at once of such weights read by columns, in long runs
 inline constexpr int64_t kRowsOfTiles = 192;      ///< rows of all panels of a product that there is memory for
 static_assert(kFewRows * kBytePanelsTogether <= kRowsOfTiles);
 

@@ -119,12 +119,28 @@ TEST(Panels, OfWeightsThatAreReadByColumnsAsManyAsTilesHoldAreTakenAtOnce) {
       PanelOperands operands{left_rows, 3, nullptr, left_rows, nullptr, nullptr};
       const PanelFunctions functions{follow, &seen, nullptr, nullptr};
       weft_panels(&stage, &operands, &functions, 0, rows, 1, 0, 0, 1, backwards ? 1 : 0);
-      EXPECT_LE(seen.most_rows, kRowsOfColumns);
+      EXPECT_LE(seen.most_rows, kRowsOfPlain);
       EXPECT_LE(seen.most_rows * seen.most_panels, kRowsOfTiles);
       EXPECT_LE(seen.most_panels, kMostColumnPanels);
       ASSERT_EQ(std::ssize(seen.epilogues), rows * 40);
       for (const auto& [place, times] : seen.epilogues) EXPECT_EQ(times, 1);
     }
+}
+
+TEST(Panels, OfWeightsThatAreReadAlongTheirRowsMeetAllRowsBeforeTheNext) {
+  const PanelProduct product{{3, 640, 1, 1, 3, 1}, 4, 192, multiply, nullptr, 0, nullptr, 0};
+  const PanelStage stage{kTileRows, 0, 40, 40, 1, 2, 1, 0, 1, &product};
+  for (int64_t rows : {1, 5, 8, 30, 48, 49, 130}) {
+    Seen seen;
+    PanelOperands operands{left_rows, 3, nullptr, left_rows, nullptr, nullptr};
+    const PanelFunctions functions{follow, &seen, nullptr, nullptr};
+    weft_panels(&stage, &operands, &functions, 0, rows, 1, 0, 0, 1, 0);
+    const int64_t blocks = (rows + kRowsOfPlain - 1) / kRowsOfPlain;
+    EXPECT_EQ(seen.most_rows, (rows + blocks - 1) / blocks);
+    EXPECT_LE(seen.most_rows * seen.most_panels, kRowsOfTiles);
+    ASSERT_EQ(std::ssize(seen.epilogues), rows * 40);
+    for (const auto& [place, times] : seen.epilogues) EXPECT_EQ(times, 1);
+  }
 }
 
 TEST(Panels, GoBackwards) {
