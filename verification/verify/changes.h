@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "verify/recording.h"
+#include "verify/step.h"
 
 namespace weft::verify {
 
@@ -36,7 +37,7 @@ struct Change {
   Steps steps = Steps::kAll;  // the steps in which it is made
   /// Not null if the change has a number that is read off the problem's recording. Gives the change with the number;
   /// nothing where no number makes the two agree.
-  std::function<std::optional<Change>(const Problem&)> solve{};
+  std::function<std::optional<Change>(const Problem&, ProductCache&)> solve{};
 };
 
 /// All changes that apply to a problem, the preferred ones first. Changes without an effect are left out.

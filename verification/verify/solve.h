@@ -5,6 +5,7 @@
 #include <string>
 
 #include "verify/changes.h"
+#include "verify/step.h"
 
 namespace weft::verify {
 
@@ -22,6 +23,8 @@ struct Dial {
 ///
 /// Returns: nothing where no number in the dial's range does it, or the input and h of the layer that differs aren't
 /// known.
-std::optional<Change> solved(const Problem& problem, const Dial& dial);
+///
+/// cache: products of earlier steps; the work is counted in it.
+std::optional<Change> solved(const Problem& problem, const Dial& dial, ProductCache& cache);
 
 }  // namespace weft::verify
