@@ -2,7 +2,7 @@
 
 Explains a program, applies each change that was tried to a copy of the file, and times the original and the copies in
 processes of their own, in turns. The program's last word is a number of steps; it prints the seconds of a step, the
-median, in its last line on standard error. Without a program: one whose breaks are Dynamo's, and three whose breaks
+median, in its last line on standard error. Without a program: one whose breaks are Dynamo's, and six whose breaks
 are the device's (explanation/tests/python).
 
 Usage: promised.py [--rounds N] [--seconds S] [--output FILE] [PROGRAM WORD...]
@@ -29,6 +29,9 @@ PROGRAMS = {
     _TESTS / "programs/lazy_training.py": ["2000"],
     _TESTS / "programs/lazy_xla.py": ["2000"],
     _TESTS / "programs/lazy_agent.py": ["2000"],
+    _TESTS / "programs/lazy_clipping.py": ["400"],
+    _TESTS / "programs/lazy_solver.py": ["400"],
+    _TESTS / "programs/lazy_layers.py": ["300"],
 }
 HEAD = "| program | lines | change | promised | measured | |\n|---|---|---|--:|--:|---|"
 

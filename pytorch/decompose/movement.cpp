@@ -87,12 +87,29 @@ Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
   return at::stack(windows, dim).movedim(dim + 1, -1);
 }
 
+// A program's tensors stand for tensors of any strides and offsets, so that none of the next can be an index.
 Tensor as_strided(const Tensor&, at::IntArrayRef, at::IntArrayRef, std::optional<int64_t>) {
-  refuse("as_strided: a program's tensors have no place in memory that it could refer to");
+  refuse(
+      "as_strided: a program's tensors have no place in memory that it could refer to; x.unfold(dim, size, step) gives "
+      "windows, x.reshape(-1)[index] any elements");
+}
+
+Tensor as_strided_copy(const Tensor&, at::IntArrayRef, at::IntArrayRef, std::optional<int64_t>) {
+  refuse(
+      "as_strided_copy: a program's tensors have no place in memory that it could refer to; x.unfold(dim, size, step) "
+      "gives windows, x.reshape(-1)[index] any elements");
 }
 
 Tensor as_strided_scatter(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef, std::optional<int64_t>) {
-  refuse("as_strided_scatter: a program's tensors have no place in memory that it could refer to");
+  refuse(
+      "as_strided_scatter: a program's tensors have no place in memory that it could refer to; "
+      "x.reshape(-1).index_copy(0, index, source.reshape(-1)) sets any elements");
+}
+
+Tensor resize(const Tensor&, at::IntArrayRef, std::optional<at::MemoryFormat>) {
+  refuse(
+      "resize: it takes elements in the order of memory, which a program's tensors have none of; "
+      "x.reshape(-1)[:n].reshape(sizes) takes fewer elements, torch.nn.functional.pad adds some");
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {
@@ -121,8 +138,9 @@ void add_movement(Table& table) {
   table.add("diagonal_scatter", "", diagonal_scatter);
   table.add("unfold", "", unfold);
   table.add("as_strided", "", as_strided);
-  table.add("as_strided_copy", "", as_strided);
+  table.add("as_strided_copy", "", as_strided_copy);
   table.add("as_strided_scatter", "", as_strided_scatter);
+  table.add("resize", "", resize);
   table.add("take", "", take);
   table.add("linalg_cross", "", cross);
 }

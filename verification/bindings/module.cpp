@@ -239,13 +239,14 @@ py::object changed_layers(const py::list& layer_list, const Array& x, const std:
   return py::none();
 }
 
-py::list diagnose(const py::list& layer_list, const verify::Recording& recording, int most) {
+/// The diagnoses, and what is left of `budget`.
+py::tuple diagnose(const py::list& layer_list, const verify::Recording& recording, double budget, int most) {
   const std::vector<verify::Layer> layers = layers_of(layer_list);
   check_fit(layers, recording);
   std::vector<verify::Diagnosis> diagnoses;
   {
     const py::gil_scoped_release release;
-    diagnoses = verify::diagnose(layers, recording, most, [] {  // Ctrl-C ends a long search
+    diagnoses = verify::diagnose(layers, recording, budget, most, [] {  // Ctrl-C ends a long search
       const py::gil_scoped_acquire acquire;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     });
@@ -259,9 +260,13 @@ py::list diagnose(const py::list& layer_list, const verify::Recording& recording
     py::list also;
     for (const verify::Changes& changes : diagnosis.also) also.append(to_python(changes));
     each["also"] = also;
+    py::list untried;
+    for (const verify::Untried& sets : diagnosis.untried)
+      untried.append(py::make_tuple(sets.count, sets.left, sets.all, sets.names));
+    each["untried"] = untried;
     result.append(each);
   }
-  return result;
+  return py::make_tuple(result, budget);
 }
 
 }  // namespace
@@ -288,5 +293,5 @@ PYBIND11_MODULE(_C, m) {
   m.def("rounding_bound", &rounding_bound, py::arg("layers"), py::arg("x"), py::arg("dtype"));
   m.def("compare_layers", &compare, py::arg("layers"), py::arg("recording"));
   m.def("changed_layers", &changed_layers, py::arg("layers"), py::arg("x"), py::arg("name"), py::arg("detail"));
-  m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"), py::arg("most") = 3);
+  m.def("diagnose_layers", &diagnose, py::arg("layers"), py::arg("recording"), py::arg("budget"), py::arg("most") = 3);
 }

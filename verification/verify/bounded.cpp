@@ -23,9 +23,9 @@ double gamma(int64_t terms, double unit) {
   return product < 1 ? product / (1 - product) : kInfinity;
 }
 
-Sums zero_sums(int64_t size) {
-  const std::vector<double> zeros(size);
-  return {zeros, zeros, zeros};
+Sums zero_sums(int64_t size, bool with_bounds) {
+  const std::vector<double> zeros(size), bounds(with_bounds ? size : 0);
+  return {zeros, bounds, bounds, with_bounds};
 }
 
 // Three sums in one loop, in lanes, so that the compiler vectorises them.
@@ -61,6 +61,33 @@ Dot dot(const double* row, const Values& x, bool exact) {
   }
   return result;
 }
+
+double plain_dot(const double* row, const Values& x) {
+  const int64_t size = x.size();
+  std::array<double, kLanes> value{};
+  int64_t index = 0;
+  for (; index + kLanes <= size; index += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) value[lane] += row[index + lane] * x.value[index + lane];
+  double result = 0;
+  for (; index < size; ++index) result += row[index] * x.value[index];
+  for (const double lane : value) result += lane;
+  return result;
+}
+
+// (x - mean) / sqrt(variance + eps) * gain, without bounds.
+Sums plainly_normalised(const Values& x, double eps, const std::vector<double>& gain, int64_t first) {
+  const double size = static_cast<double>(x.size());
+  double mean = 0, variance = 0;
+  for (const double value : x.value) mean += value / size;
+  for (const double value : x.value) variance += (value - mean) * (value - mean) / size;
+  const double scale = 1 / std::sqrt(variance + eps);
+  Sums result = zero_sums(x.size(), false);
+  for (int64_t index = 0; index < x.size(); ++index)
+    result.value[index] = (x.value[index] - mean) * scale * (gain.empty() ? 1 : gain[first + index]);
+  return result;
+}
+
+double clamped(double x, double clip) { return x < -clip ? -clip : x > clip ? clip : x; }
 
 }  // namespace
 
@@ -102,8 +129,12 @@ double with_rounding(double error, double operations, double magnitude, const Pr
 }
 
 Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x) {
+  Sums sums = zero_sums(count, x.bounded);
+  if (!x.bounded) {
+    for (int64_t row = 0; row < count; ++row) sums.value[row] = plain_dot(matrix.row(first + row), x);
+    return sums;
+  }
   const bool exact = std::all_of(x.error.begin(), x.error.end(), [](double error) { return error == 0; });
-  Sums sums = zero_sums(count);
   for (int64_t row = 0; row < count; ++row) {
     const Dot each = dot(matrix.row(first + row), x, exact);
     sums.value[row] = each.value;
@@ -115,22 +146,26 @@ Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x
 
 void add(Sums& sums, const std::vector<double>& vector, int64_t first) {
   if (vector.empty()) return;
-  for (int64_t index = 0; index < sums.size(); ++index) {
-    sums.value[index] += vector[first + index];
-    sums.magnitude[index] += std::abs(vector[first + index]);
-  }
+  for (int64_t index = 0; index < sums.size(); ++index) sums.value[index] += vector[first + index];
+  if (!sums.bounded) return;
+  for (int64_t index = 0; index < sums.size(); ++index) sums.magnitude[index] += std::abs(vector[first + index]);
 }
 
 void add(Sums& sums, const Sums& other, int64_t first) {
+  for (int64_t index = 0; index < sums.size(); ++index) sums.value[index] += other.value[first + index];
+  if (!sums.bounded) return;
   for (int64_t index = 0; index < sums.size(); ++index) {
-    sums.value[index] += other.value[first + index];
     sums.magnitude[index] += other.magnitude[first + index];
     sums.error[index] += other.error[first + index];
   }
 }
 
 Values rounded(const Sums& sums, int64_t terms, const Precision& precision) {
-  Values result(sums.size());
+  Values result(sums.size(), sums.bounded);
+  if (!sums.bounded) {
+    result.value = sums.value;
+    return result;
+  }
   const double each = gamma(terms, precision.sum_unit);
   // A half precision rounds the partial results as well: the two products, and their sum. These can be as large as the
   // magnitude, but seldom are: mostly they have the size of the sum after cancellation, or of one product.
@@ -146,6 +181,7 @@ Values rounded(const Sums& sums, int64_t terms, const Precision& precision) {
 
 Sums normalised(const Values& x, double eps, const std::vector<double>& gain, int64_t first,
                 const Precision& precision) {
+  if (!x.bounded) return plainly_normalised(x, eps, gain, first);
   const double size = static_cast<double>(x.size());
   double mean = 0, mean_error = 0, mean_magnitude = 0, mean_square = 0;
   for (int64_t index = 0; index < x.size(); ++index) {
@@ -165,7 +201,7 @@ Sums normalised(const Values& x, double eps, const std::vector<double>& gain, in
   const double scale = 1 / std::sqrt(variance + eps);
   const double low = std::max(variance - variance_error, 0.0) + eps;
   const double scale_error = low > 0 ? 1 / std::sqrt(low) - scale : kInfinity;
-  Sums result = zero_sums(x.size());
+  Sums result = zero_sums(x.size(), true);
   for (int64_t index = 0; index < x.size(); ++index) {
     const double centred = x.value[index] - mean, by = gain.empty() ? 1 : gain[first + index];
     const double value = centred * scale * by;
@@ -179,16 +215,20 @@ Sums normalised(const Values& x, double eps, const std::vector<double>& gain, in
 }
 
 Values activated(const Activation& activation, double clip, const Values& x, const Precision& precision) {
-  Values result(x.size());
+  Values result(x.size(), x.bounded);
+  if (!x.bounded) {
+    for (int64_t index = 0; index < x.size(); ++index)
+      result.value[index] = apply(activation, clamped(x.value[index], clip));
+    return result;
+  }
   const bool transcendental = is_transcendental(activation);
   for (int64_t index = 0; index < x.size(); ++index) {
-    const double argument = x.value[index];
-    const double clamped = argument < -clip ? -clip : argument > clip ? clip : argument;
-    const double value = apply(activation, clamped);
+    const double argument = x.value[index], inside = clamped(argument, clip);
+    const double value = apply(activation, inside);
     // clip() moves two arguments no further apart, and moves an argument not at all that is further from the bound than
     // its error.
     const bool fixed = std::abs(argument) - x.error[index] > clip;
-    const double error = fixed ? 0 : spread(activation, clamped, x.error[index]);
+    const double error = fixed ? 0 : spread(activation, inside, x.error[index]);
     const double magnitude = std::max(1.0, std::abs(value)) + (transcendental ? 0 : std::abs(activation.beta));
     const bool exact = activation.kind == Activation::Kind::kIdentity || activation.kind == Activation::Kind::kRelu;
     result.value[index] = value;

@@ -26,20 +26,24 @@ double round_to(double value, DType dtype);
 /// Numbers computed in float64. Each has a bound of its error in another implementation, which computes it in a given
 /// precision and in any order. A running error analysis: Higham, Accuracy and Stability of Numerical Algorithms, 2nd
 /// ed., sections 3.1 and 3.3; every bound holds for any order of summation, with and without fused multiply-adds.
+/// Where they aren't `bounded` they are numbers alone, and so is all that is computed of them.
 struct Values {
   std::vector<double> value;
-  std::vector<double> error;
+  std::vector<double> error;  // empty if not `bounded`
+  bool bounded = true;
 
   Values() = default;
-  explicit Values(int64_t size) : value(size), error(size) {}
+  explicit Values(int64_t size, bool with_bounds = true)
+      : value(size), error(with_bounds ? size : 0), bounded(with_bounds) {}
   int64_t size() const { return static_cast<int64_t>(value.size()); }
 };
 
 /// Products before they are rounded to one number each: sums of terms.
 struct Sums {
   std::vector<double> value;
-  std::vector<double> magnitude;  // the sum of the terms' magnitudes
+  std::vector<double> magnitude;  // the sum of the terms' magnitudes; empty if not `bounded`
   std::vector<double> error;      // the sum of the bounds of the terms' errors
+  bool bounded = true;
 
   int64_t size() const { return static_cast<int64_t>(value.size()); }
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "verify/recording.h"
+#include "verify/step.h"
 
 namespace weft::verify {
 
@@ -33,10 +34,10 @@ struct Change {
   bool rearranges = false;  // moves elements, so its order relative to another such change matters
   InPairs in_pairs = InPairs::kYes;
   bool by_step = false;       // also tried in some steps only
-  Steps steps = Steps::kAll;  // the steps that it changes
-  /// Not null if the change has a number that is found from the problem's recording. Returns the change with the
-  /// number; nothing if no number makes the two agree.
-  std::function<std::optional<Change>(const Problem&)> solve{};
+  Steps steps = Steps::kAll;  // the steps in which it is made
+  /// Not null if the change has a number that is read off the problem's recording. Gives the change with the number;
+  /// nothing where no number makes the two agree.
+  std::function<std::optional<Change>(const Problem&, ProductCache&)> solve{};
 };
 
 /// All changes that apply to a problem, preferred ones first. Changes without effect are left out.

@@ -39,7 +39,7 @@ void round_all(Direction& direction, DType dtype) {
   const auto each = [&](std::vector<double>& values) {
     for (double& value : values) value = round_to(value, dtype);
   };
-  for (Matrix* matrix : {&direction.weight_x, &direction.weight_h, &direction.projection}) each(matrix->values.edit());
+  for (Matrix* matrix : {&direction.weight_x, &direction.weight_h, &direction.projection}) each(matrix->edit());
   for (std::vector<double>* vector : {&direction.bias_x, &direction.bias_h, &direction.peepholes, &direction.norm_x,
                                       &direction.norm_h, &direction.norm_c, &direction.norm_c_bias})
     each(*vector);
@@ -70,7 +70,7 @@ void add_operands(const Problem& problem, const Scope& scope, std::vector<Change
                          edit_layers(changed, scope, [&](Layer& layer) { layer.cell.operand_bits = bits; });
                          edit_directions(changed, scope, [&](Layer&, Direction& direction) {
                            for (Matrix* matrix : {&direction.weight_x, &direction.weight_h, &direction.projection})
-                             for (double& value : matrix->values.edit()) value = round_to_bits(value, bits);
+                             for (double& value : matrix->edit()) value = round_to_bits(value, bits);
                          });
                        },
                        false, InPairs::kNo});

@@ -35,7 +35,9 @@ class Dials {
               highest,
               by_factors};
     change.in_pairs = in_pairs;
-    change.solve = [dial = std::move(dial)](const Problem& problem) { return solved(problem, dial); };
+    change.solve = [dial = std::move(dial)](const Problem& problem, ProductCache& cache) {
+      return solved(problem, dial, cache);
+    };
     changes_.push_back(std::move(change));
   }
 

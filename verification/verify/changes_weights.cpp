@@ -29,17 +29,22 @@ constexpr Part kParts[] = {
     {"recurrent bias", false, false, false, true, true},
 };
 
-template <typename Values>
-void permute_blocks(Values& values, const std::vector<int>& order) {
+void permute_blocks(Matrix& matrix, const std::vector<int>& order) {
+  Move move{Move::Kind::kBlocks, static_cast<int64_t>(order.size())};
+  std::copy(order.begin(), order.end(), move.order.begin());
+  matrix.moves.push_back(move);
+}
+
+void permute_blocks(std::vector<double>& values, const std::vector<int>& order) {
   const auto block = static_cast<int64_t>(values.size() / order.size());
-  const Values old = values;
+  const std::vector<double> old = values;
   for (size_t to = 0; to < order.size(); ++to)
     std::copy_n(old.begin() + order[to] * block, block, values.begin() + static_cast<int64_t>(to) * block);
 }
 
 void permute_gates(Direction& direction, const std::vector<int>& order, const Part& part) {
-  if (part.weight_x) permute_blocks(direction.weight_x.values.edit(), order);
-  if (part.weight_h) permute_blocks(direction.weight_h.values.edit(), order);
+  if (part.weight_x) permute_blocks(direction.weight_x, order);
+  if (part.weight_h) permute_blocks(direction.weight_h, order);
   if (part.bias_x) permute_blocks(direction.bias_x, order);
   if (part.bias_h) permute_blocks(direction.bias_h, order);
 }
@@ -85,29 +90,9 @@ void add_gate_orders(const Problem& problem, const Scope& scope, std::vector<Cha
   }
 }
 
-std::vector<double> transposed(const double* values, int64_t rows, int64_t columns) {
-  std::vector<double> result(rows * columns);
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < columns; ++column) result[column * rows + row] = values[row * columns + column];
-  return result;
-}
-
-// The two mistakes about the memory order of [rows, columns]: a row-major buffer that is read as column-major, and a
-// column-major buffer that is read as row-major.
-enum class Layout { kReadByColumns, kWrittenByColumns };
-
-void relay(double* values, int64_t rows, int64_t columns, Layout layout) {
-  const std::vector<double> other =
-      layout == Layout::kReadByColumns ? transposed(values, columns, rows) : transposed(values, rows, columns);
-  std::copy(other.begin(), other.end(), values);
-}
-
-void relay(Matrix& matrix, int64_t blocks, Layout layout) {
-  if (blocks == 0 || matrix.empty()) return;
-  const int64_t rows = matrix.rows / blocks;
-  double* values = matrix.values.edit().data();
-  for (int64_t block = 0; block < blocks; ++block)
-    relay(values + block * rows * matrix.columns, rows, matrix.columns, layout);
+// Blocks of rows whose elements are in the other order of memory.
+void relay(Matrix& matrix, int64_t blocks, Move::Kind kind) {
+  if (blocks != 0 && !matrix.empty()) matrix.moves.push_back({kind, blocks});
 }
 
 struct Which {
@@ -128,8 +113,8 @@ void add_transposes(const Problem& problem, const Scope& scope, std::vector<Chan
                        [scope, &which](Problem& changed) {
                          edit_directions(changed, scope, [&](Layer& layer, Direction& each) {
                            const int gates = gates_of(layer.cell.kind);
-                           if (which.x) relay(each.weight_x, gates, Layout::kWrittenByColumns);
-                           if (which.h) relay(each.weight_h, gates, Layout::kWrittenByColumns);
+                           if (which.x) relay(each.weight_x, gates, Move::Kind::kWrittenByColumns);
+                           if (which.h) relay(each.weight_h, gates, Move::Kind::kWrittenByColumns);
                          });
                        },
                        true});
@@ -138,19 +123,19 @@ void add_transposes(const Problem& problem, const Scope& scope, std::vector<Chan
 
 void add_memory_orders(const Scope& scope, std::vector<Change>& changes) {
   for (const bool whole : {true, false}) {
-    for (const Layout layout : {Layout::kReadByColumns, Layout::kWrittenByColumns}) {
+    for (const Move::Kind kind : {Move::Kind::kReadByColumns, Move::Kind::kWrittenByColumns}) {
       for (const Which& which : kWhich) {
         std::string detail = std::string(which.name) + (whole ? "" : ", gate by gate");
-        detail += layout == Layout::kReadByColumns ? "" : ", the other way";
+        detail += kind == Move::Kind::kReadByColumns ? "" : ", the other way";
         changes.push_back({"column_major", std::move(detail),
-                           [scope, whole, layout, &which](Problem& changed) {
+                           [scope, whole, kind, &which](Problem& changed) {
                              edit_directions(changed, scope, [&](Layer& layer, Direction& each) {
                                const int blocks = whole ? 1 : gates_of(layer.cell.kind);
-                               if (which.x) relay(each.weight_x, blocks, layout);
-                               if (which.h) relay(each.weight_h, blocks, layout);
+                               if (which.x) relay(each.weight_x, blocks, kind);
+                               if (which.h) relay(each.weight_h, blocks, kind);
                              });
                            },
-                           true, !whole || layout == Layout::kWrittenByColumns ? InPairs::kLate : InPairs::kYes});
+                           true, !whole || kind == Move::Kind::kWrittenByColumns ? InPairs::kLate : InPairs::kYes});
       }
     }
   }

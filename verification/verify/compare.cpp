@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "verify/against.h"
 #include "verify/sampling.h"
 #include "verify/step.h"
 
@@ -14,29 +15,18 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The recorded state is the state that the next step read. A half precision may have kept more bits of it.
-void forgive_storing(Values& state, const Precision& precision) {
-  if (precision.unit == precision.sum_unit) return;
-  for (int64_t index = 0; index < state.size(); ++index)
-    state.error[index] += precision.unit * std::abs(state.value[index]) + precision.floor;
+// Numbers that are known.
+Values known(std::vector<double> numbers, Bounds bounds) {
+  if (bounds != Bounds::kNone) return exact(std::move(numbers));
+  Values values(0, false);
+  values.value = std::move(numbers);
+  return values;
 }
 
-Sequence observed(const std::vector<double>& array, int64_t columns, const Precision& precision) {
-  Sequence result{columns, {}};
-  result.numbers.value = array;
-  result.numbers.error.assign(array.size(), 0);
+Sequence observed(const std::vector<double>& array, int64_t columns, const Precision& precision, Bounds bounds) {
+  Sequence result{columns, known(array, bounds)};
   forgive_storing(result.numbers, precision);
   return result;
-}
-
-// A difference relative to its bound: up to 1, rounding explains it.
-double against(double computed, double recorded, double bound) {
-  if (std::isnan(computed) && std::isnan(recorded)) return 0;
-  if (computed == recorded) return 0;
-  const double difference = std::abs(computed - recorded);
-  if (!std::isfinite(computed)) return kInfinity;
-  if (std::isinf(bound)) return 0.5;  // the bound allows for an overflow, whatever it gives
-  return std::isfinite(recorded) && bound > 0 ? difference / bound : kInfinity;
 }
 
 // The difference where there is one; infinite between a number and NaN.
@@ -45,7 +35,14 @@ double defect_of(double computed, double recorded, double ratio) {
   return !std::isnan(difference) ? difference : ratio > 0 ? kInfinity : 0;
 }
 
-// How strongly a number contradicts the layers' own number, in bits: never more than a mantissa has.
+// A number and NaN are infinitely far apart.
+double apart(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const double difference = std::abs(a - b);
+  return std::isnan(difference) ? kInfinity : difference;
+}
+
+// How much a number tells against the layers, which give another: never more than a mantissa.
 double bits_of(double ratio) { return ratio > 1 ? std::min(std::log2(ratio), 40.0) : 0; }
 
 void flip(Sequence& sequence, int64_t steps, int64_t batch) {
@@ -63,34 +60,35 @@ void flip(Sequence& sequence, int64_t steps, int64_t batch) {
 class Walk {
  public:
   Walk(const Layer& layer, int64_t layer_index, int64_t direction, const Recording& recording, const Sequence& input,
-       const Haste& haste)
+       Bounds bounds, const Haste& haste)
       : layer_(layer),
         index_(static_cast<size_t>(direction)),
         direction_(layer.directions[direction]),
         recording_(recording),
         recorded_(recording.layers[layer_index][direction]),
         input_(input),
+        bounds_(bounds),
         haste_(haste) {
     track_.layer = layer_index;
     track_.direction = direction;
     track_.defect.assign(recording.steps, kNaN);
     track_.bound.assign(recording.steps, kNaN);
     output_.columns = layer.outputs();
-    output_.numbers = Values(recording.steps * recording.batch * layer.outputs());
+    output_.numbers = Values(recording.steps * recording.batch * layer.outputs(), bounds != Bounds::kNone);
   }
 
   /// False where the comparison ended early.
   bool run() {
     for (int64_t row = 0; row < recording_.batch; ++row) {
-      first_h_.push_back(exact(initial(direction_.h0, row, layer_.outputs())));
-      first_c_.push_back(has_cell() ? exact(initial(direction_.c0, row, layer_.hidden())) : Values());
+      first_h_.push_back(known(initial(direction_.h0, row, layer_.outputs()), bounds_));
+      first_c_.push_back(has_cell() ? known(initial(direction_.c0, row, layer_.hidden()), bounds_) : Values());
     }
     h_ = first_h_;
     c_ = first_c_;
     for (int64_t turn = 0; turn < recording_.steps; ++turn) {
       for (int64_t row = haste_.first_row(); row < haste_.end_row(recording_.batch); ++row) {
         take_step(turn, row);
-        if (worst > haste_.patience) return false;
+        if (worst > haste_.patience || largest > haste_.most) return false;
       }
     }
     return true;
@@ -98,9 +96,9 @@ class Walk {
 
   Track take_track() { return std::move(track_); }
   /// The recorded results where there are some, else the computed ones.
-  Sequence take_output(Bounds bounds) {
-    if (!recorded_.h.empty()) return observed(recorded_.h, layer_.outputs(), recording_.precision);
-    if (bounds == Bounds::kSampled)
+  Sequence take_output() {
+    if (!recorded_.h.empty()) return observed(recorded_.h, layer_.outputs(), recording_.precision, bounds_);
+    if (bounds_ == Bounds::kSampled)
       tighten(layer_, index_, recording_.precision, input_, recording_.steps, recording_.batch, output_);
     if (direction_.flipped) flip(output_, recording_.steps, recording_.batch);
     return std::move(output_);
@@ -132,7 +130,7 @@ class Walk {
   }
 
   Values recorded_state(const std::vector<double>& array, int64_t index, int64_t columns) const {
-    Values state = exact({array.begin() + index * columns, array.begin() + (index + 1) * columns});
+    Values state = known({array.begin() + index * columns, array.begin() + (index + 1) * columns}, bounds_);
     forgive_storing(state, recording_.precision);
     return state;
   }
@@ -160,10 +158,11 @@ class Walk {
   void compare_numbers(const std::string& quantity, const Values& computed, const std::vector<double>& array,
                        int64_t turn, int64_t row, int64_t index) {
     if (array.empty()) return;
-    const double own = 1 + Precision::of(DType::kF64).unit / recording_.precision.unit;  // these are rounded, too
+    if (!computed.bounded) return compare_alone(computed, array, index);
     const int64_t time = time_of(turn);
     for (int64_t unit = 0; unit < computed.size(); ++unit) {
-      const double recorded = array[index * computed.size() + unit], bound = own * computed.error[unit];
+      const double recorded = array[index * computed.size() + unit];
+      const double bound = bound_of(computed.error[unit], recording_.precision);
       const double ratio = against(computed.value[unit], recorded, bound);
       const double defect = defect_of(computed.value[unit], recorded, ratio);
       largest = std::max(largest, defect);
@@ -177,7 +176,13 @@ class Walk {
     }
   }
 
-  // Notes for each step the number with the largest ratio to its bound.
+  // Numbers without bounds.
+  void compare_alone(const Values& computed, const std::vector<double>& array, int64_t index) {
+    for (int64_t unit = 0; unit < computed.size(); ++unit)
+      largest = std::max(largest, apart(computed.value[unit], array[index * computed.size() + unit]));
+  }
+
+  // For each step the number that is furthest off against its bound.
   void note(int64_t time, double defect, double bound, double ratio) {
     if (time == time_at_ && ratio <= ratio_at_) return;
     track_.defect[time] = defect;
@@ -192,6 +197,7 @@ class Walk {
   const Recording& recording_;
   const Recorded& recorded_;
   const Sequence& input_;
+  const Bounds bounds_;
   const Haste haste_;
   Track track_;
   Sequence output_;
@@ -206,7 +212,9 @@ Sequence merge_sequences(Merge merge, std::vector<Sequence> parts, const Precisi
   const int64_t columns = parts[0].columns, rows = parts[0].numbers.size() / std::max<int64_t>(columns, 1);
   Sequence result{merge == Merge::kConcat ? 2 * columns : columns, {}};
   const Values &a = parts[0].numbers, &b = parts[1].numbers;
+  result.numbers.bounded = a.bounded;
   result.numbers.value = merged(merge, {&a.value, &b.value}, rows, columns);
+  if (!a.bounded) return result;
   if (merge == Merge::kConcat) {
     result.numbers.error = merged(merge, {&a.error, &b.error}, rows, columns);
     return result;
@@ -230,6 +238,10 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
     if (row < haste.first_row() || row >= haste.end_row(recording.batch)) continue;
     const int64_t time = index / computed.columns / recording.batch;
     const double value = computed.numbers.value[index], recorded = recording.merged[index];
+    if (!computed.numbers.bounded) {
+      result.largest = std::max(result.largest, apart(value, recorded));
+      continue;
+    }
     const double bound = 2 * computed.numbers.error[index], ratio = against(value, recorded, bound);
     const double defect = defect_of(value, recorded, ratio);
     result.largest = std::max(result.largest, defect);
@@ -245,32 +257,82 @@ Track compare_merged(const Sequence& computed, const Recording& recording, int64
   return track;
 }
 
+void add_walk(const Walk& walk, Comparison& result) {
+  result.largest = std::max(result.largest, walk.largest);
+  result.worst = std::max(result.worst, walk.worst);
+  result.evidence += walk.evidence;
+}
+
+// The results of one layer's directions; nothing where the comparison ended early.
+std::optional<std::vector<Sequence>> walk_directions(const Layer& layer, int64_t index, const Recording& recording,
+                                                     const Sequence& input, Bounds bounds, const Haste& haste,
+                                                     Comparison& result) {
+  const auto count = static_cast<int64_t>(layer.directions.size());
+  for (int64_t direction = 0; direction < count && bounds != Bounds::kNone; ++direction) {
+    if (!differs_in(haste.sample, layer, index, direction, recording, input, haste.cache)) continue;
+    result.worst = kInfinity;
+    return std::nullopt;
+  }
+  std::optional<Layer> settled;
+  if (layer.has_moves()) settled = layer.settled();
+  if (settled && haste.cache) haste.cache->count_moves(*settled);
+  std::vector<Sequence> outputs;
+  for (int64_t direction = 0; direction < count; ++direction) {
+    Walk walk(settled ? *settled : layer, index, direction, recording, input, bounds, haste);
+    const bool finished = walk.run();
+    add_walk(walk, result);
+    outputs.push_back(walk.take_output());
+    result.tracks.push_back(walk.take_track());
+    if (!finished) return std::nullopt;
+  }
+  return outputs;
+}
+
 // The results of the last layer; nothing where the comparison ended early.
 std::optional<Sequence> walk_layers(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds,
                                     const Haste& haste, Comparison& result) {
-  Sequence input = observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64));
-  for (size_t index = 0; index < layers.size(); ++index) {
+  const LayerCache::Run* below = haste.below ? haste.below->find(layers, bounds, haste.row) : nullptr;
+  if (below) result = below->found;
+  Sequence input =
+      below ? below->output : observed(recording.x, layers[0].inputs(), Precision::of(DType::kF64), bounds);
+  for (size_t index = below ? below->count : 0; index < layers.size(); ++index) {
     const Layer& layer = layers[index];
     if (index < recording.inputs.size() && !recording.inputs[index].empty())
-      input = observed(recording.inputs[index], layer.inputs(), recording.precision);
-    std::vector<Sequence> outputs;
-    for (size_t direction = 0; direction < layer.directions.size(); ++direction) {
-      Walk walk(layer, static_cast<int64_t>(index), static_cast<int64_t>(direction), recording, input, haste);
-      const bool finished = walk.run();
-      result.largest = std::max(result.largest, walk.largest);
-      result.worst = std::max(result.worst, walk.worst);
-      result.evidence += walk.evidence;
-      outputs.push_back(walk.take_output(bounds));
-      result.tracks.push_back(walk.take_track());
-      if (!finished) return std::nullopt;
-    }
-    if (layer.exchanged && outputs.size() == 2) std::swap(outputs[0], outputs[1]);
-    input = merge_sequences(layer.merge, std::move(outputs), recording.precision);
+      input = observed(recording.inputs[index], layer.inputs(), recording.precision, bounds);
+    auto outputs = walk_directions(layer, static_cast<int64_t>(index), recording, input, bounds, haste, result);
+    if (!outputs) return std::nullopt;
+    if (layer.exchanged && outputs->size() == 2) std::swap((*outputs)[0], (*outputs)[1]);
+    input = merge_sequences(layer.merge, std::move(*outputs), recording.precision);
+    if (haste.below) haste.below->keep(layers, {index + 1, bounds, haste.row, input, result});
   }
   return input;
 }
 
 }  // namespace
+
+// Layers that are the same, from the first on.
+size_t LayerCache::common(const std::vector<Layer>& layers, size_t most) const {
+  size_t count = 0;
+  while (count < most && layers[count] == (*layers_)[count]) ++count;
+  return count;
+}
+
+const LayerCache::Run* LayerCache::find(const std::vector<Layer>& layers, Bounds bounds, int64_t row) const {
+  if (runs_.empty()) return nullptr;
+  const size_t count = common(layers, layers.size() - 1);
+  const Run* best = nullptr;
+  for (const Run& run : runs_)
+    if (run.count <= count && run.bounds == bounds && run.row == row && (!best || run.count > best->count)) best = &run;
+  return best;
+}
+
+void LayerCache::keep(const std::vector<Layer>& layers, Run run) {
+  const auto same = [&](const Run& other) {
+    return other.count == run.count && other.bounds == run.bounds && other.row == run.row;
+  };
+  if (run.count == layers.size() || std::any_of(runs_.begin(), runs_.end(), same)) return;
+  if (common(layers, run.count) == run.count) runs_.push_back(std::move(run));
+}
 
 Comparison compare(const std::vector<Layer>& layers, const Recording& recording, Bounds bounds, const Haste& haste) {
   Comparison result;
@@ -296,20 +358,13 @@ Values outputs(const std::vector<Layer>& layers, const std::vector<double>& x, i
 
 namespace {
 
-// A number and NaN are infinitely far apart.
-double distance(double a, double b) {
-  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
-  const double difference = std::abs(a - b);
-  return std::isnan(difference) ? kInfinity : difference;
-}
-
 Drift drift_between(const std::vector<double>& mine, const std::vector<double>& theirs, int64_t steps, int64_t batch,
                     int64_t columns) {
   Drift result{std::vector<double>(steps, theirs.empty() ? kNaN : 0)};
   double most = 0;
   for (int64_t index = 0; index < static_cast<int64_t>(theirs.size()); ++index) {
     const int64_t step = index / columns / batch;
-    const double difference = distance(mine[index], theirs[index]);
+    const double difference = apart(mine[index], theirs[index]);
     result.steps[step] = std::max(result.steps[step], difference);
     if (difference <= most) continue;
     most = difference;

@@ -1,6 +1,9 @@
 #include "verify/diagnose.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
+#include <memory>
 #include <utility>
 
 #include "verify/search.h"
@@ -33,73 +36,139 @@ Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
 
 Scope in_whole(int64_t layer, int64_t direction) { return {layer, direction}; }
 
-// Diagnoses a layer whose input is known, and of which all directions are recorded or none.
-void diagnose_layer(const Problem& whole, int64_t layer, int most, const Poll& poll, std::vector<Diagnosis>& result) {
-  const Problem problem = part_of(whole, layer, -1);
-  const Comparison comparison = compare(problem.layers, *problem.recording);
-  if (comparison.agrees()) return;
+// The parts of the work that is left which go to single changes, to pairs and to threes.
+constexpr std::array<double, 3> kShares{0.6, 0.75, 1};
+
+// Searches a problem in several scopes, or parts of it, which share the work of each count.
+class Searches {
+ public:
+  Searches(const Poll& poll, double work) : poll_(poll), work_(work) {}
+
+  /// `problem` outlives the searches.
+  void add(const Problem& problem, const Scope& scope, const Comparison& comparison, const Scope& name) {
+    searches_.push_back(std::make_unique<Search>(problem, scope, comparison, poll_));
+    names_.push_back(name);
+  }
+  size_t size() const { return searches_.size(); }
+
+  /// Every search runs once a count at most.
+  void begin(int count) { of_count_ = kShares[count - 1] * work_, left_ = static_cast<double>(size()); }
+  Diagnosis run(size_t index, int count) {
+    double allowed = of_count_ / left_--;
+    const double before = allowed;
+    Diagnosis result = searches_[index]->sets_of(count, allowed);
+    of_count_ -= before - allowed;
+    work_ -= before - allowed;
+    result.scope = names_[index];
+    for (const Untried& each : result.untried) note(each);
+    result.untried = untried_;
+    return result;
+  }
+  /// What is left of the work.
+  double work() const { return work_; }
+  const std::vector<Untried>& untried() const { return untried_; }
+
+ private:
+  // One entry a count.
+  void note(const Untried& more) {
+    auto same = std::find_if(untried_.begin(), untried_.end(), [&](const Untried& u) { return u.count == more.count; });
+    if (same == untried_.end()) return untried_.push_back(more);
+    same->left += more.left;
+    same->all += more.all;
+    for (const std::string& name : more.names)
+      if (std::find(same->names.begin(), same->names.end(), name) == same->names.end()) same->names.push_back(name);
+  }
+
+  const Poll& poll_;
+  double work_;
+  double of_count_ = 0, left_ = 0;  // the work and the number of searches that are left of a count
+  std::vector<std::unique_ptr<Search>> searches_;
+  std::vector<Scope> names_;
+  std::vector<Untried> untried_;
+};
+
+// Diagnoses a layer whose input is known, and of which all directions are recorded or none. Returns the work that is
+// left of `work`.
+double diagnose_layer(const Problem& whole, int64_t layer, const Comparison& comparison, double work, int most,
+                      const Poll& poll, std::vector<Diagnosis>& result) {
   std::vector<int64_t> differing;
   for (const Track& track : comparison.tracks)
     if (track.first) differing.push_back(track.direction);
-  const bool two = problem.layers[0].directions.size() == 2;
-  const bool separate = two && differing.back() < 2;
-  // Layers get equal shares of the work. A layer shares its own with those of its directions that are searched
-  // separately.
-  const double share = 1 / (static_cast<double>(whole.layers.size()) * (separate ? 1 + differing.size() : 1));
-  const auto search_direction = [&](int64_t direction, int count) {
-    Diagnosis diagnosis = search(part_of(whole, layer, direction), {}, count, poll, share);
-    diagnosis.scope = in_whole(layer, direction);
-    return diagnosis;
-  };
-  const auto search_layer = [&](int count) {
-    Diagnosis diagnosis = search(problem, {}, count, poll, share);
-    diagnosis.scope = in_whole(layer, -1);
-    return diagnosis;
-  };
-  // Fewer changes come first, then those of a smaller part. Two directions with a fault each are two diagnoses.
-  const bool one = separate && differing.size() == 1;
-  std::vector<Diagnosis> each(differing.size());
-  for (int count = 1; count <= most; ++count) {
-    if (one) {
-      if (Diagnosis found = search_direction(differing[0], count); !found.changes.empty())
-        return result.push_back(std::move(found));
-    }
-    if (Diagnosis found = search_layer(count); !found.changes.empty()) return result.push_back(std::move(found));
-    if (!separate || one) continue;
-    for (size_t index = 0; index < differing.size(); ++index)
-      if (each[index].changes.empty()) each[index] = search_direction(differing[index], count);
-    const bool all = std::all_of(each.begin(), each.end(), [](const Diagnosis& d) { return !d.changes.empty(); });
-    if (all || count == most) return result.insert(result.end(), each.begin(), each.end()), void();
+  std::deque<Problem> parts{part_of(whole, layer, -1)};
+  const bool separate = parts[0].layers[0].directions.size() == 2 && differing.back() < 2;
+  Searches searches(poll, work);
+  searches.add(parts[0], {}, comparison, in_whole(layer, -1));
+  for (const int64_t direction : separate ? differing : std::vector<int64_t>()) {
+    const Problem& part = parts.emplace_back(part_of(whole, layer, direction));
+    searches.add(part, {}, compare(part.layers, *part.recording), in_whole(layer, direction));
   }
-  result.push_back({in_whole(layer, -1), {}, {}});
+  // Fewer changes come first, then those of a smaller part. Two directions with a fault each are two diagnoses.
+  const bool one = searches.size() == 2;
+  std::vector<Diagnosis> each(searches.size() - 1);
+  for (int count = 1; count <= most; ++count) {
+    searches.begin(count);
+    for (const size_t index : one ? std::vector<size_t>{1, 0} : std::vector<size_t>{0}) {
+      Diagnosis found = searches.run(index, count);
+      if (found.changes.empty()) continue;
+      result.push_back(std::move(found));
+      return searches.work();
+    }
+    if (searches.size() <= 2) continue;
+    for (size_t index = 0; index < each.size(); ++index)
+      if (each[index].changes.empty()) each[index] = searches.run(index + 1, count);
+    const bool all = std::all_of(each.begin(), each.end(), [](const Diagnosis& d) { return !d.changes.empty(); });
+    if (!all && count < most) continue;
+    result.insert(result.end(), each.begin(), each.end());
+    return searches.work();
+  }
+  result.push_back({in_whole(layer, -1), {}, {}, searches.untried()});
+  return searches.work();
 }
 
 // Only results of the last layer are known.
-Diagnosis diagnose_stack(const Problem& problem, int most, const Poll& poll) {
-  const double share = 1 / static_cast<double>(1 + problem.layers.size());
+double diagnose_stack(const Problem& problem, const Comparison& comparison, double work, int most, const Poll& poll,
+                      std::vector<Diagnosis>& result) {
+  Searches searches(poll, work);
+  for (int64_t layer = -1; layer < static_cast<int64_t>(problem.layers.size()); ++layer)
+    searches.add(problem, {layer, -1}, comparison, {layer, -1});
   for (int count = 1; count <= most; ++count) {
-    if (Diagnosis found = search(problem, {}, count, poll, share); !found.changes.empty()) return found;
-    for (size_t layer = 0; layer < problem.layers.size(); ++layer) {
-      const Scope scope{static_cast<int64_t>(layer), -1};
-      if (Diagnosis found = search(problem, scope, count, poll, share); !found.changes.empty()) return found;
+    searches.begin(count);
+    for (size_t index = 0; index < searches.size(); ++index) {
+      Diagnosis found = searches.run(index, count);
+      if (found.changes.empty()) continue;
+      result.push_back(std::move(found));
+      return searches.work();
     }
   }
-  return {{}, {}, {}};
+  result.push_back({{}, {}, {}, searches.untried()});
+  return searches.work();
 }
 
 }  // namespace
 
-std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording, int most,
+std::vector<Diagnosis> diagnose(const std::vector<Layer>& layers, const Recording& recording, double& budget, int most,
                                 const Poll& poll) {
   const Problem problem{layers, recording};
+  double work = budget * kWorkOfSecond;
   std::vector<Diagnosis> result;
   const bool all_known = layers.size() == 1 || recording.inputs.size() == layers.size();
-  if (all_known) {
-    for (size_t layer = 0; layer < layers.size(); ++layer)
-      diagnose_layer(problem, static_cast<int64_t>(layer), most, poll, result);
-  } else if (!compare(layers, recording).agrees()) {
-    result.push_back(diagnose_stack(problem, most, poll));
+  if (!all_known) {
+    const Comparison comparison = compare(layers, recording);
+    if (!comparison.agrees()) work = diagnose_stack(problem, comparison, work, most, poll, result);
   }
+  // Layers that differ have equal shares of the work.
+  std::vector<std::pair<int64_t, Comparison>> differing;
+  for (int64_t layer = 0; all_known && layer < static_cast<int64_t>(layers.size()); ++layer) {
+    const Problem part = part_of(problem, layer, -1);
+    Comparison comparison = compare(part.layers, *part.recording);
+    if (!comparison.agrees()) differing.emplace_back(layer, std::move(comparison));
+  }
+  for (size_t index = 0; index < differing.size(); ++index) {
+    const auto& [layer, comparison] = differing[index];
+    const double share = work / static_cast<double>(differing.size() - index);
+    work += diagnose_layer(problem, layer, comparison, share, most, poll, result) - share;
+  }
+  budget = work / kWorkOfSecond;
   return result;
 }
 

@@ -1,7 +1,10 @@
 #include "verify/layer.h"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -38,9 +41,101 @@ void check_direction(const Layer& layer, const Direction& direction, size_t inde
   if (!direction.c0.empty()) check_matrix(direction.c0, direction.c0.rows, hidden, "c0", index);
 }
 
+// Replaces numbers of elements of the matrix after a move by those that they had before it.
+void move_back(const Move& move, const Matrix& matrix, std::vector<int64_t>& elements) {
+  const int64_t rows = matrix.rows / move.blocks, columns = matrix.columns, size = rows * columns;
+  for (int64_t& element : elements) {
+    const int64_t block = element / size, inside = element % size;
+    if (move.kind == Move::Kind::kBlocks)
+      element = move.order[block] * size + inside;
+    else if (move.kind == Move::Kind::kReadByColumns)
+      element = block * size + inside % columns * rows + inside / columns;
+    else
+      element = block * size + inside % rows * columns + inside / rows;
+  }
+}
+
+// Makes a move of a matrix whose blocks have so many rows.
+void make(const Move& move, int64_t rows, int64_t columns, const double* from, double* to) {
+  const int64_t size = rows * columns;
+  for (int64_t block = 0; block < move.blocks; ++block) {
+    if (move.kind == Move::Kind::kBlocks) {
+      std::copy_n(from + move.order[block] * size, size, to + block * size);
+      continue;
+    }
+    const bool read = move.kind == Move::Kind::kReadByColumns;
+    const int64_t lines = read ? rows : columns, each = read ? columns : rows;
+    for (int64_t line = 0; line < lines; ++line)
+      for (int64_t index = 0; index < each; ++index)
+        to[block * size + line * each + index] = from[block * size + index * lines + line];
+  }
+}
+
+// One row after all moves.
+void read_row(const Matrix& matrix, int64_t row, std::vector<int64_t>& elements, double* result) {
+  auto move = matrix.moves.rbegin();
+  for (; move != matrix.moves.rend() && move->kind == Move::Kind::kBlocks; ++move) {
+    const int64_t rows = matrix.rows / move->blocks;
+    row = move->order[row / rows] * rows + row % rows;
+  }
+  if (move == matrix.moves.rend()) return void(std::copy_n(matrix.row(row), matrix.columns, result));
+  elements.resize(matrix.columns);
+  std::iota(elements.begin(), elements.end(), row * matrix.columns);
+  for (; move != matrix.moves.rend(); ++move) move_back(*move, matrix, elements);
+  for (const int64_t element : elements) *result++ = (*matrix.values)[element];
+}
+
 }  // namespace
 
+Matrix Matrix::selected(const std::vector<int64_t>& numbers) const {
+  std::vector<double> result(numbers.size() * columns);
+  std::vector<int64_t> elements;
+  for (size_t index = 0; index < numbers.size(); ++index) {
+    double* to = result.data() + static_cast<int64_t>(index) * columns;
+    if (moves.empty())
+      std::copy_n(row(numbers[index]), columns, to);
+    else
+      read_row(*this, numbers[index], elements, to);
+  }
+  return {static_cast<int64_t>(numbers.size()), columns, std::move(result)};
+}
+
+Matrix Matrix::settled() const {
+  Matrix result{rows, columns, values};
+  for (const Move& move : moves) {
+    std::vector<double> moved(values->size());
+    make(move, rows / move.blocks, columns, result.values->data(), moved.data());
+    result.values = std::move(moved);
+  }
+  return result;
+}
+
+std::vector<double>& Matrix::edit() {
+  if (!moves.empty()) *this = settled();
+  return values.edit();
+}
+
 int gates_of(Kind kind) { return kind == Kind::kGru ? 3 : kind == Kind::kLstm ? 4 : 1; }
+
+bool Layer::operator==(const Layer& other) const {
+  const bool same = cell == other.cell && directions == other.directions && merge == other.merge &&
+                    exchanged == other.exchanged && steps == other.steps;
+  if (!same || !elsewhere || !other.elsewhere) return same && !elsewhere && !other.elsewhere;
+  return *elsewhere == *other.elsewhere;
+}
+
+bool Layer::has_moves() const {
+  const auto moved = [](const Direction& each) { return !each.weight_x.moves.empty() || !each.weight_h.moves.empty(); };
+  return std::any_of(directions.begin(), directions.end(), moved) || (elsewhere && elsewhere->has_moves());
+}
+
+Layer Layer::settled() const {
+  Layer result = *this;
+  for (Direction& direction : result.directions)
+    for (Matrix* matrix : {&direction.weight_x, &direction.weight_h}) *matrix = matrix->settled();
+  if (elsewhere) result.elsewhere = std::make_shared<const Layer>(elsewhere->settled());
+  return result;
+}
 
 const Layer& Layer::at(int64_t turn, int64_t count) const {
   const bool first = turn == 0, last = turn + 1 == count;

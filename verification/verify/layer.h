@@ -22,14 +22,34 @@ int gates_of(Kind kind);
 /// The name of row block `gate`: r, z, n; i, f, g, o; h.
 std::string gate_name(Kind kind, int gate);
 
-/// A row-major matrix; empty where a cell has no such parameter.
+/// A rearrangement of a matrix, which has blocks of rows: the blocks in another order, or each block's elements as if
+/// one had mistaken its memory order: a row-major buffer is read as column-major, or the reverse.
+struct Move {
+  enum class Kind { kBlocks, kReadByColumns, kWrittenByColumns };
+  Kind kind;
+  int64_t blocks;
+  std::array<int, 4> order{};  // of kBlocks: block i becomes what block order[i] was
+
+  bool operator==(const Move&) const = default;
+};
+
+/// A row-major matrix; empty where a cell has no such parameter. A search rearranges large weights hundreds of times
+/// and looks at few of their elements, so rearrangements are kept and made where an element is read.
 struct Matrix {
   int64_t rows = 0;
   int64_t columns = 0;
-  Shared<std::vector<double>> values;
+  Shared<std::vector<double>> values;  // before the moves
+  std::vector<Move> moves{};
 
   bool empty() const { return values->empty() && rows == 0; }
+  /// A row of a matrix without moves.
   const double* row(int64_t index) const { return values->data() + index * columns; }
+  /// The rows with these numbers, as a matrix without moves.
+  Matrix selected(const std::vector<int64_t>& numbers) const;
+  /// The same matrix without moves.
+  Matrix settled() const;
+  /// The values, for changing, after all moves.
+  std::vector<double>& edit();
   bool operator==(const Matrix&) const = default;
 };
 
@@ -111,8 +131,13 @@ struct Layer {
   Steps steps = Steps::kAll;               // fault only: the steps with this layer; all others have `elsewhere`
   std::shared_ptr<const Layer> elsewhere;  // the layer in all other steps
 
+  bool operator==(const Layer& other) const;
+
   int64_t inputs() const { return directions[0].weight_x.columns; }
   int64_t hidden() const { return directions[0].weight_h.rows / gates_of(cell.kind); }
+  /// Whether there are moves of matrices to be made; the layer after they are made.
+  bool has_moves() const;
+  Layer settled() const;
   /// The layer at one turn of `count`.
   const Layer& at(int64_t turn, int64_t count) const;
   /// The outputs P of one direction.

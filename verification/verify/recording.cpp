@@ -91,7 +91,8 @@ Recording record(const std::vector<Layer>& layers, std::vector<double> x, int64_
   result.batch = batch;
   result.own = true;
   result.x = x;
-  for (const Layer& layer : layers) {
+  for (const Layer& each : layers) {
+    const Layer layer = each.settled();
     std::vector<Recorded> directions;
     for (size_t direction = 0; direction < layer.directions.size(); ++direction)
       directions.push_back(record_direction(layer, direction, x, steps, batch));

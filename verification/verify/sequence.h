@@ -15,14 +15,14 @@ struct Sequence {
   /// Row `index` = step * B + row of the batch.
   Values row(int64_t index) const {
     const auto first = index * columns, last = first + columns;
-    Values result;
+    Values result(0, numbers.bounded);
     result.value.assign(numbers.value.begin() + first, numbers.value.begin() + last);
-    result.error.assign(numbers.error.begin() + first, numbers.error.begin() + last);
+    if (numbers.bounded) result.error.assign(numbers.error.begin() + first, numbers.error.begin() + last);
     return result;
   }
   void set_row(int64_t index, const Values& row) {
     std::copy(row.value.begin(), row.value.end(), numbers.value.begin() + index * columns);
-    std::copy(row.error.begin(), row.error.end(), numbers.error.begin() + index * columns);
+    if (numbers.bounded) std::copy(row.error.begin(), row.error.end(), numbers.error.begin() + index * columns);
   }
 };
 

@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "verify/compare.h"
 #include "verify/sequence.h"
+#include "verify/units.h"
 
 namespace weft::verify {
 namespace {
@@ -33,8 +35,14 @@ class Probe {
     return std::nullopt;
   }
 
+  /// The unit in question.
+  Sample sample() const { return {{unit_}, row_}; }
   /// The result of `changed` for the number in question, minus the recorded one.
-  double difference(const Problem& changed) const { return values_of(changed).value[unit_] - recorded(unit_); }
+  double difference(const Problem& changed) const {
+    const Layer& layer = changed.layers[0];
+    if (!has_separate_units(layer)) return values_of(layer, *changed.recording).value[unit_] - recorded(unit_);
+    return values_of(layer, *changed.recording, {unit_}).value[0] - recorded(unit_);
+  }
 
  private:
   Probe(const Problem& problem, const Place& place, ProductCache& cache)
@@ -72,7 +80,7 @@ class Probe {
   }
 
   bool choose_unit() {
-    const Values values = values_of(*problem_);
+    const Values values = values_of(problem_->layers[0], *problem_->recording);
     double most = 1;
     for (int64_t unit = 0; unit < values.size(); ++unit) {
       const double ratio = std::abs(values.value[unit] - recorded(unit)) / std::max(values.error[unit], 1e-300);
@@ -83,28 +91,35 @@ class Probe {
     return most > 1;
   }
 
-  static Values part(const std::vector<double>& array, int64_t index, int64_t columns) {
-    return exact({array.begin() + index * columns, array.begin() + (index + 1) * columns});
+  static std::vector<double> state(const std::vector<double>& array, int64_t index, int64_t columns) {
+    return {array.begin() + index * columns, array.begin() + (index + 1) * columns};
   }
 
-  Values values_of(const Problem& changed) const {
-    const Layer& layer = changed.layers[0];
+  // The results of the step: of all units, or of those with these numbers.
+  Values values_of(const Layer& layer, const Recording& recording, const std::vector<int64_t>& units = {}) const {
+    const bool all = units.empty();
+    const auto chosen = [&](std::vector<double> state) {
+      return exact(all ? std::move(state) : of_units(state, units));
+    };
+    const Layer part = all ? layer : with_units(layer, direction_, units);
+    const size_t which = all ? direction_ : 0;
     const Direction& first = layer.directions[direction_];
-    const Recording& recording = *changed.recording;
     const bool has_cell = layer.cell.kind == Kind::kLstm, restart = !has_cell || !recorded_.c.empty();
     const std::vector<double>& x = recording.inputs.empty() ? recording.x : recording.inputs[0];
-    Values h = exact(initial(first.h0, row_, layer.outputs()));
-    Values c = has_cell ? exact(initial(first.c0, row_, layer.hidden())) : Values();
+    std::vector<double> h = initial(first.h0, row_, layer.outputs());
+    Values c = has_cell ? chosen(initial(first.c0, row_, layer.hidden())) : Values();
     for (int64_t turn = restart ? turn_ : 0; turn <= turn_; ++turn) {
-      if (turn > 0) h = part(recorded_.h, index_of(turn - 1), layer.outputs());
-      if (turn > 0 && has_cell && restart) c = part(recorded_.c, index_of(turn - 1), layer.hidden());
-      const Layer& now = layer.at(turn, recording.steps);
-      const Values xt = part(x, index_of(turn), layer.inputs());
-      StepResult next = step(now.cell, now.directions[direction_], recording.precision, {xt, h, h, c, cache_});
+      if (turn > 0) h = state(recorded_.h, index_of(turn - 1), layer.outputs());
+      if (turn > 0 && has_cell && restart) c = chosen(state(recorded_.c, index_of(turn - 1), layer.hidden()));
+      const Layer& now = part.at(turn, recording.steps);
+      const Values xt = exact(state(x, index_of(turn), layer.inputs())), products = exact(h), blend = chosen(h);
+      if (!all) cache_->count_units(now.directions[which]);
+      StepResult next =
+          step(now.cell, now.directions[which], recording.precision, {xt, products, blend, c, all ? cache_ : nullptr});
       if (turn == turn_) return result_(next);
       c = std::move(next.c);
     }
-    return h;
+    internal_error("a step that isn't there");
   }
 
   const Problem* problem_;
@@ -171,13 +186,16 @@ double rounded_to_digits(double number, int digits) { return std::stod(fmt::form
 
 }  // namespace
 
-std::optional<Change> solved(const Problem& problem, const Dial& dial) {
-  ProductCache cache;
+std::optional<Change> solved(const Problem& given, const Dial& dial, ProductCache& cache) {
+  Problem problem = given;
+  for (Layer& layer : problem.layers)
+    if (layer.has_moves()) layer = layer.settled();
   const std::optional<Probe> probe = Probe::of(problem, cache);
   if (!probe) return std::nullopt;
   const auto agrees = [&](double number) {
     const Problem changed = turned(problem, dial, number);
-    return compare(changed.layers, *changed.recording, Bounds::kWorstCase, {.patience = 1, .cache = &cache}).agrees();
+    const Haste haste{.patience = 1, .cache = &cache, .sample = probe->sample()};
+    return compare(changed.layers, *changed.recording, Bounds::kWorstCase, haste).agrees();
   };
   // If a factor of 0 makes the term agree, the term is missing, which is another change with a root close to 0.
   if (dial.lowest < 0 && agrees(0)) return std::nullopt;

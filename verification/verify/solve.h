@@ -5,6 +5,7 @@
 #include <string>
 
 #include "verify/changes.h"
+#include "verify/step.h"
 
 namespace weft::verify {
 
@@ -20,7 +21,10 @@ struct Dial {
 /// Finds the number from the recording: a root of the largest difference in the first step that differs. With it the
 /// whole recording must agree. A round number is preferred if it makes the recording agree too.
 ///
-/// Returns: nothing if no number in the dial's range does it, or if input and h of the differing layer aren't known.
-std::optional<Change> solved(const Problem& problem, const Dial& dial);
+/// Returns: nothing where no number in the dial's range does it, or the input and h of the layer that differs aren't
+/// known.
+///
+/// cache: products of earlier steps; the work is counted in it.
+std::optional<Change> solved(const Problem& problem, const Dial& dial, ProductCache& cache);
 
 }  // namespace weft::verify

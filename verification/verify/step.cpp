@@ -15,21 +15,22 @@ Values clamped(Values x, double bound) {
 
 // a * b, rounded.
 Values times(const Values& a, const Values& b, const Precision& precision) {
-  Values result(a.size());
+  Values result(a.size(), a.bounded);
+  for (int64_t index = 0; index < a.size(); ++index) result.value[index] = a.value[index] * b.value[index];
+  if (!a.bounded) return result;
   for (int64_t index = 0; index < a.size(); ++index) {
-    const double value = a.value[index] * b.value[index];
     const double error = std::abs(a.value[index]) * b.error[index] + std::abs(b.value[index]) * a.error[index] +
                          a.error[index] * b.error[index];
-    result.value[index] = value;
-    result.error[index] = with_rounding(error, 1, std::abs(value), precision);
+    result.error[index] = with_rounding(error, 1, std::abs(result.value[index]), precision);
   }
   return result;
 }
 
 Values plus(const Values& a, const Values& b, const Precision& precision) {
-  Values result(a.size());
+  Values result(a.size(), a.bounded);
+  for (int64_t index = 0; index < a.size(); ++index) result.value[index] = a.value[index] + b.value[index];
+  if (!a.bounded) return result;
   for (int64_t index = 0; index < a.size(); ++index) {
-    result.value[index] = a.value[index] + b.value[index];
     const double magnitude = std::abs(a.value[index]) + std::abs(b.value[index]);
     result.error[index] = with_rounding(a.error[index] + b.error[index], 1, magnitude, precision);
   }
@@ -37,9 +38,10 @@ Values plus(const Values& a, const Values& b, const Precision& precision) {
 }
 
 Values one_minus(const Values& a, const Precision& precision) {
-  Values result(a.size());
+  Values result(a.size(), a.bounded);
+  for (int64_t index = 0; index < a.size(); ++index) result.value[index] = 1 - a.value[index];
+  if (!a.bounded) return result;
   for (int64_t index = 0; index < a.size(); ++index) {
-    result.value[index] = 1 - a.value[index];
     result.error[index] = with_rounding(a.error[index], 1, std::abs(result.value[index]), precision);
   }
   return result;
@@ -47,13 +49,15 @@ Values one_minus(const Values& a, const Precision& precision) {
 
 // (1 - z) n + z h. Both terms have the same error of z in them, with opposite signs.
 Values blended(const Values& z, const Values& n, const Values& h, const Precision& precision) {
-  Values result(z.size());
+  Values result(z.size(), n.bounded);
+  for (int64_t index = 0; index < z.size(); ++index)
+    result.value[index] = (1 - z.value[index]) * n.value[index] + z.value[index] * h.value[index];
+  if (!n.bounded) return result;
   for (int64_t index = 0; index < z.size(); ++index) {
     const double update = z.value[index], fresh = n.value[index], old = h.value[index];
     const double spread = std::abs(old - fresh) + n.error[index] + h.error[index];
     const double error =
         std::abs(1 - update) * n.error[index] + std::abs(update) * h.error[index] + z.error[index] * spread;
-    result.value[index] = (1 - update) * fresh + update * old;
     result.error[index] = with_rounding(error, 3, std::abs(fresh) + std::abs(old), precision);
   }
   return result;
@@ -66,13 +70,14 @@ Values zoned(double p, const Values& old, const Values& fresh, const Precision& 
   return blended(weight, fresh, old, precision);
 }
 
-Sums no_terms(int64_t size) {
-  return {std::vector<double>(size), std::vector<double>(size), std::vector<double>(size)};
+Sums no_terms(int64_t size, bool bounded) {
+  const std::vector<double> bounds(bounded ? size : 0);
+  return {std::vector<double>(size), bounds, bounds, bounded};
 }
 
 Sums scaled(Sums terms, double factor) {
   if (factor == 1) return terms;
-  if (factor == 0) return no_terms(terms.size());
+  if (factor == 0) return no_terms(terms.size(), terms.bounded);
   for (double& value : terms.value) value *= factor;
   for (std::vector<double>* part : {&terms.magnitude, &terms.error})
     for (double& value : *part) value *= std::abs(factor);
@@ -155,6 +160,10 @@ class Gates {
   }
   Values rounded_operand(Values vector) const {
     const auto round = [&](double value) { return round_to_bits(value, cell_.operand_bits); };
+    if (!vector.bounded) {
+      for (double& value : vector.value) value = round(value);
+      return vector;
+    }
     for (int64_t index = 0; index < vector.size(); ++index) {
       const double value = vector.value[index], error = vector.error[index];
       vector.value[index] = round(value);
@@ -166,12 +175,13 @@ class Gates {
   void add_bias(Sums& target, const std::vector<double>& bias, int gate, double factor) const {
     if (factor == 1) return add(target, bias, gate * hidden_);
     if (bias.empty()) return;
-    Sums terms = no_terms(hidden_);
+    Sums terms = no_terms(hidden_, target.bounded);
     add(terms, bias, gate * hidden_);
     add(target, scaled(std::move(terms), factor));
   }
   Sums part(const Sums& whole, int gate) const {
     const auto first = gate * hidden_, last = first + hidden_;
+    if (!whole.bounded) return {{whole.value.begin() + first, whole.value.begin() + last}, {}, {}, false};
     return {{whole.value.begin() + first, whole.value.begin() + last},
             {whole.magnitude.begin() + first, whole.magnitude.begin() + last},
             {whole.error.begin() + first, whole.error.begin() + last}};
@@ -231,6 +241,7 @@ Sums lstm_terms(const Direction& direction, const Gates& gates, int gate, int wh
   for (int64_t index = 0; index < terms.size(); ++index) {
     const double weight = gates.fault(gate).peephole * direction.peepholes[which * gates.hidden() + index];
     terms.value[index] += weight * state.value[index];
+    if (!terms.bounded) continue;
     terms.magnitude[index] += std::abs(weight * state.value[index]);
     terms.error[index] += std::abs(weight) * state.error[index];
   }
@@ -272,7 +283,7 @@ std::shared_ptr<const Sums> ProductCache::product(const Matrix& matrix, int64_t 
     if (same && each.x.value == x.value && each.x.error == x.error) return each.sums;
   }
   constexpr size_t kEntries = 24;  // a few steps of a few rows; a search seldom looks beyond these
-  work += static_cast<double>(count) * static_cast<double>(matrix.columns);
+  work += (x.bounded ? 1 : kUnbounded) * static_cast<double>(count) * static_cast<double>(matrix.columns);
   auto result = std::make_shared<const Sums>(verify::product(matrix, first, count, x));
   Entry entry{matrix.values, first, count, x, result};
   if (entries_.size() < kEntries)
@@ -284,7 +295,7 @@ std::shared_ptr<const Sums> ProductCache::product(const Matrix& matrix, int64_t 
 
 StepResult step(const Cell& cell, const Direction& direction, const Precision& precision, const StepInput& input) {
   StepResult result;
-  if (input.cache) input.cache->count_step(direction.weight_h.rows);
+  if (input.cache) input.cache->count_step(direction.weight_h.rows, input.x.bounded);
   const Gates gates(cell, direction, precision, input);
   switch (cell.kind) {
     case Kind::kGru:

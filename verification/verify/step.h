@@ -14,15 +14,30 @@ class ProductCache {
  public:
   double work = 0;  // in multiply-adds
 
-  /// Counts a step, given the number of gates times units.
-  void count_step(int64_t units) { work += kStep + kOfUnit * static_cast<double>(units); }
+  /// Counts a step of so many gates' units.
+  void count_step(int64_t units, bool bounded) {
+    work += (bounded ? 1 : kUnbounded) * (kStep + kOfUnit * static_cast<double>(units));
+  }
+
+  /// Counts a step of a few units, with its products.
+  void count_units(const Direction& direction) {
+    const auto rows = static_cast<double>(direction.weight_h.rows);
+    work += kStep + rows * (kOfUnit + static_cast<double>(direction.weight_x.columns + direction.weight_h.columns));
+  }
+  /// Counts the moves of a layer's weights.
+  void count_moves(const Layer& layer) {
+    for (const Direction& direction : layer.directions)
+      work += kOfMove * static_cast<double>(direction.weight_x.values->size() + direction.weight_h.values->size());
+  }
 
   /// Rows [first, first + count) of `matrix` times `x`.
   std::shared_ptr<const Sums> product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
 
  private:
   // The cost of a step besides its products, in multiply-adds; measured.
-  static constexpr double kStep = 3e3, kOfUnit = 100;
+  static constexpr double kStep = 3e3, kOfUnit = 100, kOfMove = 8;
+  // The part of it that is left without bounds.
+  static constexpr double kUnbounded = 0.25;
 
   struct Entry {
     Shared<std::vector<double>> matrix;

@@ -22,7 +22,7 @@ from weft.explanation._rewrites import (
 )
 
 #: The names of what a copy of the program calls.
-SWITCH, LATER = "__weft_is_on__", "__weft_later__"
+SWITCH, LATER, TOTAL = "__weft_is_on__", "__weft_later__", "__weft_total__"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,9 +289,19 @@ def _switch(change: LazyChange, old: ast.stmt | None, new: list[ast.stmt]) -> li
     assert isinstance(chosen, ast.If)
     chosen.body = new or [ast.Pass()]
     chosen.orelse = [old] if old is not None else []
-    for node in (chosen, *ast.walk(chosen.test), chosen.body[0]):
+    own = [] if old is None else _own_total(change, old)
+    for node in (chosen, *ast.walk(chosen.test), chosen.body[0], *(node for each in own for node in ast.walk(each))):
         ast.copy_location(node, old if old is not None else new[0])
-    return [chosen]
+    return [*own, chosen]
+
+
+def _own_total(change: LazyChange, statement: ast.stmt) -> list[ast.stmt]:
+    """What gives a sum back the type that it has without the change. A change may have made it a tensor, to which the
+    statement as it is would add in place of the number: an operation more, which a turn without the change hasn't."""
+    if not isinstance(statement, ast.AugAssign) or isinstance(statement.target, ast.Subscript):
+        return []
+    name = ast.unparse(statement.target)
+    return ast.parse(f"{name} = {TOTAL}({change.id}, {name})").body
 
 
 @dataclasses.dataclass

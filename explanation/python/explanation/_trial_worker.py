@@ -13,12 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from weft import _C, device
 from weft._base import users_code
 from weft.explanation import _snapshot
 from weft.explanation._code import Source
 from weft.explanation._cuts import Cuts
-from weft.explanation._lazy_changes import LATER, SWITCH, LazyChange, switched
+from weft.explanation._lazy_changes import LATER, SWITCH, TOTAL, LazyChange, switched
 
 Run = Callable[[list[str]], None]
 
@@ -50,6 +52,7 @@ def main(plan_file: str, run: Run) -> int:
     trial = _Measuring(plan) if plan.kind == "measure" else _Looking(plan)
     setattr(builtins, SWITCH, trial.is_on)
     setattr(builtins, LATER, trial.later.append)
+    setattr(builtins, TOTAL, trial.own_total)
     load_changed({file: [each for each in changes if each.file == file] for file in {each.file for each in changes}})
     try:
         with trial.watching():
@@ -89,12 +92,20 @@ class _Trial:
         self.failed = ""
         self.step = -1  #: in the loop; -1 before the first step's begin
         self.on: frozenset[int] = frozenset(plan.variants[0])
+        self.totals: dict[int, bool] = {}  #: by change: whether the program's own sum is a tensor
         self.results: dict[str, Any] = {}
         self._end = tuple(plan.end)
 
     def is_on(self, number: int) -> bool:
         """Whether the change with this number is on, which its switch in the program asks."""
         return number in self.on
+
+    def own_total(self, number: int, value: Any) -> Any:
+        """A sum that the change makes a tensor: as the program has it, where the change is off."""
+        is_tensor = isinstance(value, torch.Tensor)
+        if not self.totals.setdefault(number, is_tensor) and is_tensor and not self.is_on(number):
+            return value.item()
+        return value
 
     def watching(self) -> Any:
         """Calls `ended` when a step is over."""

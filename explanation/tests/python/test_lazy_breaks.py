@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from explain_cases import HERE, environment, in_process, script
 
-from weft.explanation import _lazy_changes
+from weft.explanation import _lazy_changes, _trial_worker
 from weft.explanation._code import Source
 from weft.explanation._lazy_changes import LazyChange
 
@@ -94,6 +94,27 @@ def _numbers(program: Path) -> list[float]:
 
 def _line(name: str, number: int) -> str:
     return (PROGRAMS / f"{name}.py").read_text().splitlines()[number - 1]
+
+
+def test_a_sum_has_its_own_type_again_when_the_change_is_off(tmp_path: Path) -> None:
+    """A change makes it a tensor. With that a step as it is would add to the tensor, and promise too much."""
+    import torch
+
+    path = tmp_path / "totals.py"
+    path.write_text("def step(x):\n    global total\n    total += x.sum().item()\n")
+    change = LazyChange(0, str(path), 3, "tensor")
+    code = compile(_lazy_changes.switched(Source(str(path)), [change]), str(path), "exec")
+    for start, own in ((0.0, float), (torch.zeros(()), torch.Tensor)):
+        trial = _trial_worker._Trial(_trial_worker.Plan("look", [], ("", 0), True, [], [[], [0]], 1, 1, 1.0, ""))
+        names = {"total": start, _lazy_changes.SWITCH: trial.is_on, _lazy_changes.TOTAL: trial.own_total}
+        exec(code, names)
+        kinds = []
+        for on in ((), (0,), (), (0,)):
+            trial.on = frozenset(on)
+            names["step"](torch.ones(3))
+            kinds.append(type(names["total"]))
+        assert kinds == [own, torch.Tensor, own, torch.Tensor]
+        assert float(names["total"]) == 12
 
 
 def test_a_program_on_the_device_without_a_loop_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

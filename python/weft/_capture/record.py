@@ -358,6 +358,8 @@ def failure(error: BaseException) -> str:
 
 def in_words(said: str) -> str:
     """PyTorch's words about a recording's tensors, rewritten for the user's."""
+    if "cannot resize variables" in said:
+        return "resize_: a program's tensors keep their sizes; " + _OTHER_SIZES
     if "requires_grad" in said or "require grad" in said or "requires grad" in said:
         return "what autograd refuses for tensors with gradients, which those of a program may have"
     if _OF_META.search(said):
@@ -365,6 +367,8 @@ def in_words(said: str) -> str:
     return said
 
 
+#: What to write in place of a resize.
+_OTHER_SIZES = "x.reshape(-1)[:n].reshape(sizes) takes fewer elements, torch.nn.functional.pad adds some"
 #: PyTorch's words for tensors without values.
 _OF_META = re.compile(r"\b(meta|Meta)\b (tensor|device|kernel|backend)|device (type )?'?meta\b|FakeTensor")
 

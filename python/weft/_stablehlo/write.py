@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from weft import _C
 from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, UnsupportedError
+from weft._capture import record
 from weft._control.jit import capture
 from weft._stablehlo import packed
 from weft._stablehlo.xla import Counts, Executable
@@ -110,7 +111,10 @@ def _captured(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple
     try:
         call = capture("weft.stablehlo", function, arguments, {})
     except FailedError as failure:
-        raise RuntimeError(f"weft.stablehlo: the function failed: {failure.__cause__}") from failure.__cause__
+        said = str(failure.__cause__)
+        if "cannot resize" in said:  # what only the recording's tensors refuse
+            said = record.in_words(said)
+        raise RuntimeError(f"weft.stablehlo: the function failed: {said}") from failure.__cause__
     except UnsupportedError as error:
         raise RuntimeError(f"weft.stablehlo: the function can't be one program: {error}") from error
     return call.program, call.inputs

@@ -10,8 +10,14 @@ from torch import nn
 import weft
 import weft.compat.torch_xla as torch_xla
 from weft.compat.torch_xla import stablehlo, xm, xmp, xr
-from weft.compat.torch_xla.debug import profiler
-from weft.compat.torch_xla.experimental import callback, eager_mode, eager_mode_context, is_eager_mode
+from weft.compat.torch_xla.debug import metrics, profiler
+from weft.compat.torch_xla.experimental import (
+    callback,
+    custom_kernel,
+    eager_mode,
+    eager_mode_context,
+    is_eager_mode,
+)
 from weft.compat.torch_xla.experimental.assume_pure import PureModule, assume_pure, assume_pure_torch
 from weft.compat.torch_xla.experimental.fori_loop import fori_loop
 from weft.compat.torch_xla.experimental.gru import GRU
@@ -215,3 +221,35 @@ def test_what_is_missing_says_what_to_do_instead(call, sentence):
     with pytest.raises(NotImplementedError, match=sentence):
         call()
     torch_xla.set_custom_compile_options({})
+
+
+class Holder:
+    def __init__(self, *parts: object) -> None:
+        self.parts = parts
+        self.me = self
+
+
+def test_values_of_any_kind_are_visited_and_exchanged() -> None:
+    twice = [3]
+    data = {"a": (1, [2.5, "b"]), 7: Holder(twice, twice, {4})}
+    visited: list[object] = []
+    utils.for_each_instance(data, lambda value: isinstance(value, (int, float)), visited.append)
+    assert visited == [1, 2.5, 7, 3, 4]
+    other = utils.for_each_instance_rewrite(data, lambda value: isinstance(value, int), lambda value: value * 10)
+    assert other["a"] == (10, [2.5, "b"]) and set(other) == {"a", 70}
+    held = other[70]
+    assert held.parts == ([30], [30], {40}) and held.parts[0] is held.parts[1] and held.me is held
+    assert data[7].parts == ([3], [3], {4})  # type: ignore[attr-defined]
+    assert utils.for_each_instance_rewrite(twice, lambda value: isinstance(value, str), str.upper) is twice
+
+
+@pytest.mark.parametrize("length", [3, 9, 14])
+def test_repeats_of_a_known_length_end_nothing(length: int) -> None:
+    input, repeats = torch.randn(6), torch.tensor([0, 3, 0, 2, 4, 0])
+    wanted = torch.cat([torch.repeat_interleave(input, repeats), input[-1:].expand(5)])[:length]
+    metrics.clear_all()
+    found = custom_kernel.repeat_with_fixed_output_size(input.to("weft"), repeats.to("weft"), length)
+    assert not [name for name in metrics.counter_names() if name.startswith("aten::")]
+    torch.testing.assert_close(found.cpu(), wanted)
+    with pytest.raises(ValueError, match=r"should be \[N\], got: \[6\] and \[5\]"):
+        custom_kernel.repeat_with_fixed_output_size(input, repeats[1:], length)

@@ -320,6 +320,40 @@ SCATTERED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("function", "said", "instead"),
+    [
+        (lambda x: torch.as_strided_copy(x, (3, 2), (6, 1), 1), "as_strided_copy: ", "x.unfold(dim, size, step)"),
+        (lambda x: x.as_strided((3, 2), (6, 1)) * 2, "as_strided: ", "x.reshape(-1)[index]"),
+        (lambda x: x.as_strided_scatter(x[:2, :2], (2, 2), (6, 1)), "as_strided_scatter: ", "index_copy"),
+        (lambda x: torch.ops.aten.resize(x, [2, 3]), "resize: ", "x.reshape(-1)[:n].reshape(sizes)"),
+        (lambda x: (x * 2).resize_(2, 3), "resize_: ", "torch.nn.functional.pad"),
+    ],
+)
+def test_what_reads_memory_by_its_order_says_what_to_do(
+    function: Callable[[Tensor], Tensor], said: str, instead: str
+) -> None:
+    """The program stands for inputs of any strides, so that an offset in memory means nothing to it."""
+    with pytest.raises(RuntimeError, match=re.escape(said)) as failed:
+        weft.stablehlo(function, torch.randn(4, 6))
+    assert instead in str(failed.value)
+
+
+def test_what_to_do_in_place_of_reading_memory_by_its_order() -> None:
+    x = torch.randn(4, 6)
+    index = torch.tensor([[1, 2], [7, 8], [13, 14]])
+    for function, wanted in (
+        (lambda x: x.reshape(-1)[index], torch.as_strided_copy(x, (3, 2), (6, 1), 1)),
+        (lambda x: x.reshape(-1)[:6].reshape(2, 3), torch.ops.aten.resize(x, [2, 3])),
+        (
+            lambda x: x.reshape(-1).index_copy(0, index.reshape(-1), torch.ones(6)).reshape(4, 6),
+            x.as_strided_scatter(torch.ones(3, 2), (3, 2), (6, 1), 1),
+        ),
+    ):
+        hlo = weft.stablehlo(function, x)
+        torch.testing.assert_close(hlo.compile()(hlo.inputs), [wanted])
+
+
 def test_scattered_and_windows_that_differ() -> None:
     torch.manual_seed(2)
     x = torch.randn(3, 4)

@@ -79,6 +79,13 @@ def _verify_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", metavar="FILE", help="write the report there; standard output has the verdict, its first line"
     )
+    parser.add_argument(
+        "--budget",
+        metavar="SECONDS",
+        type=float,
+        default=10.0,
+        help="of the search for known differences; counted as work, which takes about as long (default: 10)",
+    )
     for side in ("reference", "candidate"):
         parser.add_argument(f"--{side}-format", metavar="NAME", help=f"one of {_FORMATS} (default: found out)")
         parser.add_argument(
@@ -131,6 +138,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         candidate_format=arguments.candidate_format,
         reference_options=named_values(arguments.reference_option, "--reference-option"),
         candidate_options=named_values(arguments.candidate_option, "--candidate-option"),
+        budget=arguments.budget,
     )
     format = arguments.format or _FORMAT_OF.get(Path(arguments.output or "").suffix.lower(), "text")
     if format == "text":

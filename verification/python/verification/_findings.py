@@ -9,7 +9,8 @@ from typing import Any
 
 from weft.formats import Layer, Source
 from weft.verification import _changes, _sides
-from weft.verification._results import Change, Diagnosis, Place, Side, Spot, Track
+from weft.verification._results import Change, Diagnosis, Place, Side, Spot, Track, Untried
+from weft.verification._untried import together
 from weft.verification._where import Where
 
 
@@ -92,7 +93,8 @@ def diagnoses_of(raw: list[dict[str, Any]], layers: Sequence[Layer], start: int,
             _changes_of(changes, who, Where(layers, changed, each["direction"]))
             for changes in (each["changes"], *each["also"])
         ]
-        result.append(Diagnosis(scope, sets[0], side, _changes.sentence(sets[0], who), sets[1:]))
+        untried = [Untried(*sets_left) for sets_left in each["untried"]]
+        result.append(Diagnosis(scope, sets[0], side, _changes.sentence(sets[0], who), sets[1:], untried))
     return result
 
 
@@ -109,7 +111,9 @@ def merged(diagnoses: list[Diagnosis], models: dict[str, Sequence[Layer]]) -> li
     whole = alike and len(diagnoses) == layers > 1 and all(", " not in each.scope for each in diagnoses)
     keys = {(each.side, tuple((change.name, change.detail) for change in each.changes)) for each in diagnoses}
     if whole and len(keys) == 1:
-        return [_of_all_layers(diagnoses[0], models[diagnoses[0].side])]
+        untried = together(*(each.untried for each in diagnoses))
+        first = dataclasses.replace(diagnoses[0], untried=untried)
+        return [_of_all_layers(first, models[first.side])]
     if layers == 1:  # "all layers" of one layer
         return [dataclasses.replace(each, scope=each.scope.replace("all layers", "layer 0")) for each in diagnoses]
     return diagnoses

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from weft.verification import _plots, _svg
 from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
 from weft.verification._style import CSS
+from weft.verification._untried import in_words
 
 _PLOTS = 8  #: plots beyond these are folded away
 _COLUMNS = 480  #: columns of one plot; many plots together have not many more than ten times that
@@ -151,11 +152,11 @@ def _where(place: Place) -> str:
 
 
 def _why(report: Results) -> str:
-    return "\n".join(_diagnosis(found, said=found is _main(report)) for found in report.diagnoses)
+    return "\n".join(_diagnosis(found, found is _main(report), report.budget) for found in report.diagnoses)
 
 
-def _diagnosis(found: Diagnosis, said: bool) -> str:
-    """`said`: the page already has the diagnosis' sentence."""
+def _diagnosis(found: Diagnosis, said: bool, budget: float) -> str:
+    """`said`: the page has its sentence already."""
     names = "".join(f'<code class="name">{_text(change.name)}</code>' for change in found.changes)
     alone = len(found.changes) == 1
     detail = f"<code>{_text(found.changes[0].detail)}</code>" if alone and found.changes[0].detail else ""
@@ -170,6 +171,8 @@ def _diagnosis(found: Diagnosis, said: bool) -> str:
     if found.also:
         others = "; ".join(" + ".join(f"<code>{_text(_named(c))}</code>" for c in others) for others in found.also)
         lines.append(f'<p class="more">As small, and explains it as well: {others}</p>')
+    if untried := in_words(found.untried, budget):
+        lines.append(f'<p class="more">{_text(_plots.capitalised(untried))}</p>')
     return "\n".join([*lines, "</article>"])
 
 

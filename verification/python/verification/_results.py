@@ -81,6 +81,16 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True)
+class Untried:
+    """Sets of known differences that a search left out when it reached its budget."""
+
+    changes: int  #: of a set: 1, 2 or 3
+    left: int  #: sets left out
+    all: int  #: of so many
+    names: Sequence[str]  #: of known differences: each set left out has one of them
+
+
+@dataclasses.dataclass(frozen=True)
 class Diagnosis:
     """The smallest set of changes that makes two sides agree in `scope`."""
 
@@ -89,6 +99,7 @@ class Diagnosis:
     side: str  #: the side to be changed so: "reference" (with the changes it does what the candidate does), "candidate"
     sentence: str  #: all changes as prose: "the hidden state is stale from step 1 on: ..."
     also: Sequence[Sequence[Change]] = ()  #: other sets of as few changes that do it too
+    untried: Sequence[Untried] = ()  #: what the search left out; empty: its budget was enough
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +124,7 @@ class Results:
     first: Place | None  #: the first of all tracks; None: the sides agree
     diagnoses: Sequence[Diagnosis] = ()
     own_dtype: OwnDtype | None = None
+    budget: float = 10.0  #: of the searches, in seconds of a processor; counted as work, not as time
     problems: Sequence[str] = ()  #: differences that need no run: another number of layers, other sizes
     #: if the problems are structural: which layers fit which; the ones that fit were compared
     structure: Sequence[str] = ()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from weft.verification import _plots
 from weft.verification._plots import Column, Scale
 from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
+from weft.verification._untried import in_words
 
 _HEIGHT = 8  #: rows of the plot's logarithmic part
 _ONE_LINERS = 6  #: tracks that differ, beside the plotted one, which get a line each
@@ -31,7 +32,7 @@ def to_text(report: Results, width: int | None = None, color: bool = False) -> s
     parts = [
         _headline(report, width, paint),
         *([_where(report.first, width)] if report.first else []),
-        *(_diagnosis(diagnosis, width, paint) for diagnosis in report.diagnoses),
+        *(_diagnosis(diagnosis, report.budget, width, paint) for diagnosis in report.diagnoses),
         _tracks(report, width, paint),
         _sides(report, width, paint),
     ]
@@ -91,7 +92,7 @@ def _where(place: Place, width: int) -> list[str]:
     return [line for name, text in rows for line in _wrapped(text, width, f"  {name:10}  ", " " * 14)]
 
 
-def _diagnosis(diagnosis: Diagnosis, width: int, paint: _Paint) -> list[str]:
+def _diagnosis(diagnosis: Diagnosis, budget: float, width: int, paint: _Paint) -> list[str]:
     title = _names(diagnosis.changes) or "no known difference explains it"
     lines = [paint(line, "bold") for line in _wrapped(f"{diagnosis.scope}: {title}", width, "  ", "    ")]
     lines += _wrapped(diagnosis.sentence, width, "  ")
@@ -101,6 +102,8 @@ def _diagnosis(diagnosis: Diagnosis, width: int, paint: _Paint) -> list[str]:
         lines += _wrapped(f"(so changed, the {diagnosis.side} does what the other does)", width, "  ", "   ")
     for other in diagnosis.also:
         lines += _wrapped(f"or: {_names(other)}", width, "  ", "      ")
+    if untried := in_words(diagnosis.untried, budget):
+        lines += _wrapped(f"({untried})", width, "  ", "   ")
     return lines
 
 

@@ -6,6 +6,7 @@ Here the sides are read and brought to one form; what is compared and how is in 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,6 +41,7 @@ def verify(
     candidate_format: str | None = None,
     reference_options: Mapping[str, Any] | None = None,
     candidate_options: Mapping[str, Any] | None = None,
+    budget: float = 10.0,
 ) -> Report:
     """Runs the recurrent layers of two sides on the same input and finds where they part, and why.
 
@@ -56,14 +58,19 @@ def verify(
         random: the seed of a random input where there is none: x normal, `steps` by `batch`, no initial states.
         reference_format, candidate_format, reference_options, candidate_options: `format` and `options` of
             `weft.formats.read`.
+        budget: of the search for known differences, in seconds of a processor. Counted as work, so that the answer
+            doesn't depend on the machine. What was left untried is in `report.diagnoses[...].untried`.
 
     Returns:
         A report; `str` of it is its text, `report.agrees` the verdict.
 
     Raises:
-        FormatError (a ValueError): a side or an input that can't be read or doesn't fit. One line.
+        FormatError (a ValueError): a side or an input that can't be read or doesn't fit, a budget that isn't positive.
+            One line.
         TypeError: a side that is something else.
     """
+    if not 0 < budget < math.inf:
+        raise FormatError(f"the budget should be a positive number of seconds, got: {budget}")
     sources = [
         _sides.source_of(reference, reference_format, reference_options),
         _sides.source_of(candidate, candidate_format, candidate_options),
@@ -88,8 +95,8 @@ def verify(
         assert trace is not None
         if input is not None and traces[0].format != "function":
             raise FormatError("a trace brings its own input; leave out input")
-        return _against_trace(first, second, trace)
-    return _two_models(first, second, given, random, steps, batch)
+        return _against_trace(first, second, trace, budget)
+    return _two_models(first, second, given, random, steps, batch, budget)
 
 
 def _input_of(input: Any) -> Input | None:
@@ -161,13 +168,16 @@ def _merge(parts: list[Tensor], merge: str) -> Tensor:
 # Two sides with weights ---------------------------------------------------------------------------------------------
 
 
-def _two_models(reference: Source, candidate: Source, given: Input | None, seed: int, steps: int, batch: int) -> Report:
+def _two_models(
+    reference: Source, candidate: Source, given: Input | None, seed: int, steps: int, batch: int, budget: float
+) -> Report:
     pairs, problems, structure = paired(reference.layers, candidate.layers)
     tracks: list[Track] = []
     diagnoses: list[Diagnosis] = []
     own: list[OwnDtype] = []
     label = ""
     notes: list[str] = []
+    left = budget
     for index, pair in enumerate(pairs):
         use = given if index == 0 and given is not None else None
         if use is not None and use.x.shape[2] != pair.reference[0].input_size:
@@ -183,7 +193,9 @@ def _two_models(reference: Source, candidate: Source, given: Input | None, seed:
         )
         exact, rounded = settled(pair)
         notes += rounded
-        new_tracks, new_diagnoses = _compare_models(exact, use)
+        share = left / (len(pairs) - index)
+        new_tracks, new_diagnoses, rest = _compare_models(exact, use, share)
+        left += rest - share
         tracks += new_tracks
         diagnoses += new_diagnoses
         if (result := own_dtype(pair, use)) is not None:
@@ -197,26 +209,28 @@ def _two_models(reference: Source, candidate: Source, given: Input | None, seed:
         tracks=tracks,
         first=first_of(tracks),
         diagnoses=merged(diagnoses, {"reference": reference.layers, "candidate": candidate.layers}),
+        budget=budget,
         own_dtype=max(own, key=lambda each: (not each.agrees, each.difference), default=None),
         problems=problems,
         structure=structure,
     )
 
 
-def _compare_models(pair: Pair, input: Input) -> tuple[list[Track], list[Diagnosis]]:
+def _compare_models(pair: Pair, input: Input, budget: float) -> tuple[list[Track], list[Diagnosis], float]:
+    """Also what is left of the budget."""
     x = input.x.numpy()
     ours, theirs = _sides.engine(pair.reference), _sides.engine(pair.candidate)
     recording = _C.record_layers(theirs, x)
     tracks = tracks_of(_C.compare_layers(ours, recording), pair.reference, pair.start)
     if all(track.first is None for track in tracks):
-        return tracks, []
-    return tracks, explained(pair, ours, theirs, recording, x)
+        return tracks, [], budget
+    return tracks, *explained(pair, ours, theirs, recording, x, budget)
 
 
 # A side with weights against a trace --------------------------------------------------------------------------------
 
 
-def _against_trace(reference: Source, candidate: Source, trace: Trace) -> Report:
+def _against_trace(reference: Source, candidate: Source, trace: Trace, budget: float) -> Report:
     known, side = (reference, "reference") if reference.layers else (candidate, "candidate")
     other = candidate if side == "reference" else reference
     layers = _sides.with_states(known.layers, trace.h0, trace.c0)
@@ -226,7 +240,7 @@ def _against_trace(reference: Source, candidate: Source, trace: Trace) -> Report
     tracks = tracks_of(raw, layers, 0, exchanged=side == "candidate")
     diagnoses: list[Diagnosis] = []
     if any(track.first is not None for track in tracks):
-        diagnoses = diagnoses_of(_C.diagnose_layers(ours, recording), layers, 0, side)
+        diagnoses = diagnoses_of(_C.diagnose_layers(ours, recording, budget)[0], layers, 0, side)
     label = f"of {other.path}: {trace.x.shape[0]} steps, batch {trace.x.shape[1]}, {trace.x.shape[2]} inputs"
     return Report(
         reference=side_of(reference, len(layers)),
@@ -236,4 +250,5 @@ def _against_trace(reference: Source, candidate: Source, trace: Trace) -> Report
         tracks=tracks,
         first=first_of(tracks),
         diagnoses=merged(diagnoses, {side: layers}),
+        budget=budget,
     )

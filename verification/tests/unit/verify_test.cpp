@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "verify/compare.h"
@@ -50,6 +51,14 @@ Layer random_layer(Random& random, Kind kind, int64_t inputs, int64_t hidden, in
     layer.directions.push_back(std::move(direction));
   }
   return layer;
+}
+
+// With a budget that none of these searches reaches.
+std::vector<Diagnosis> diagnosed(const std::vector<Layer>& layers, const Recording& recording, int most = 3) {
+  double budget = 10;
+  std::vector<Diagnosis> found = diagnose(layers, recording, budget, most);
+  for (const Diagnosis& each : found) EXPECT_TRUE(each.untried.empty());
+  return found;
 }
 
 TEST(VerifyActivation, HasItsValues) {
@@ -178,7 +187,7 @@ TEST_P(VerifyKinds, ARecordingAgreesWithItself) {
       const Comparison comparison = compare(layers, recording);
       EXPECT_EQ(comparison.worst, 0);
       for (const Track& track : comparison.tracks) EXPECT_FALSE(track.first.has_value());
-      EXPECT_TRUE(diagnose(layers, recording).empty());
+      EXPECT_TRUE(diagnosed(layers, recording).empty());
       ASSERT_EQ(comparison.tracks.size(), 3u);
       EXPECT_EQ(static_cast<int64_t>(comparison.tracks[1].defect.size()), steps);
     }
@@ -247,7 +256,7 @@ TEST_P(VerifyKinds, ChangesAreFoundInWhatTheyMake) {
     Problem changed = problem;
     change.apply(changed);
     const Recording recording = record(changed.layers, right.x, 5, 2);
-    const std::vector<Diagnosis> found = diagnose(layers, recording, /*most=*/1);
+    const std::vector<Diagnosis> found = diagnosed(layers, recording, /*most=*/1);
     if (found.empty()) continue;  // the change changes nothing here
     ++tried;
     EXPECT_TRUE(names(found[0], change)) << change.name << " " << change.detail;
@@ -293,7 +302,7 @@ TEST(VerifyDiagnosis, WhatReportsWereAboutIsFoundByItsName) {
     const std::vector<Layer> layers{random_layer(random, named.kind, 3, 5)};
     std::vector<Layer> other = layers;
     named.fault(other[0]);
-    const std::vector<Diagnosis> found = diagnose(layers, record(other, random.numbers(8 * 2 * 3), 8, 2));
+    const std::vector<Diagnosis> found = diagnosed(layers, record(other, random.numbers(8 * 2 * 3), 8, 2));
     ASSERT_EQ(found.size(), 1u);
     ASSERT_EQ(found[0].changes.size(), 1u) << named.name;
     EXPECT_EQ(found[0].changes[0].name, named.name);
@@ -310,7 +319,7 @@ TEST(VerifyDiagnosis, WhatCannotBeToldApartIsSaidTogether) {
   kNamed[2].fault(other[0]);
   Recording recording = record(other, random.numbers(4 * 3), 4, 1);
   for (auto& gate : recording.layers[0][0].gates) gate.clear();
-  const std::vector<Diagnosis> found = diagnose(layers, recording);
+  const std::vector<Diagnosis> found = diagnosed(layers, recording);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].changes[0].detail, "missing, in gate n; at step 0 only");
   ASSERT_EQ(found[0].also.size(), 1u);
@@ -326,7 +335,7 @@ TEST(VerifyDiagnosis, ThreeAreFoundWhereTwoDontExplainIt) {
   other[0].directions[0].bias_h.clear();
   Recording recording = record(other, random.numbers(6 * 3), 6, 1);
   for (auto& gate : recording.layers[0][0].gates) gate.clear();
-  const std::vector<Diagnosis> found = diagnose(layers, recording);
+  const std::vector<Diagnosis> found = diagnosed(layers, recording);
   ASSERT_EQ(found.size(), 1u);
   ASSERT_EQ(found[0].changes.size(), 3u);
   EXPECT_EQ(found[0].changes[0].name, "reset_before");
@@ -344,7 +353,7 @@ TEST(VerifyDiagnosis, OneNumberIsNotExplainedByTwoOrThree) {
     for (auto& gate : recording.layers[0][0].gates) gate.clear();
     recording.layers[0][0].hn.clear();
     recording.layers[0][0].h[0] = 0.5 * random.number();
-    for (const Diagnosis& found : diagnose(layers, recording)) EXPECT_LT(found.changes.size(), 2u);
+    for (const Diagnosis& found : diagnosed(layers, recording)) EXPECT_LT(found.changes.size(), 2u);
   }
 }
 
@@ -354,7 +363,7 @@ TEST(VerifyDiagnosis, APairIsFoundWhereNoSingleChangeDoes) {
   std::vector<Layer> other = layers;
   other[0].cell.reset_after = false;
   other[0].cell.gate = {Function::kHardSigmoid, 0.2, 0.5};
-  const std::vector<Diagnosis> found = diagnose(layers, record(other, random.numbers(4 * 2), 4, 1));
+  const std::vector<Diagnosis> found = diagnosed(layers, record(other, random.numbers(4 * 2), 4, 1));
   ASSERT_EQ(found.size(), 1u);
   ASSERT_EQ(found[0].changes.size(), 2u);
   EXPECT_EQ(found[0].changes[0].name, "reset_before");
@@ -367,7 +376,7 @@ TEST(VerifyDiagnosis, OneDirectionIsSearchedByItself) {
   const std::vector<Layer> layers{random_layer(random, Kind::kLstm, 2, 3, 2)};
   std::vector<Layer> other = layers;
   other[0].directions[1].bias_h.clear();
-  const std::vector<Diagnosis> found = diagnose(layers, record(other, random.numbers(4 * 2), 4, 1));
+  const std::vector<Diagnosis> found = diagnosed(layers, record(other, random.numbers(4 * 2), 4, 1));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].scope.direction, 1);
   ASSERT_EQ(found[0].changes.size(), 1u);
@@ -379,16 +388,153 @@ TEST(VerifyDiagnosis, NothingIsMadeUp) {
   const std::vector<Layer> layers{random_layer(random, Kind::kGru, 2, 3)};
   std::vector<Layer> other = layers;
   other[0].directions[0].weight_h.values.edit()[5] += 0.1;
-  const std::vector<Diagnosis> found = diagnose(layers, record(other, random.numbers(4 * 2), 4, 1));
+  const std::vector<Diagnosis> found = diagnosed(layers, record(other, random.numbers(4 * 2), 4, 1));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].changes.empty());
+}
+
+double work_of_search(const std::vector<Layer>& layers, const Recording& recording, int most) {
+  double budget = 1e3;
+  diagnose(layers, recording, budget, most);
+  return 1e3 - budget;
+}
+
+// A set that explains nothing is ruled out by a few units of one step, so that a search of many units does little more
+// work than one of few: 16 times as many units have 256 times as many weights.
+TEST(VerifyDiagnosis, TheWorkOfARecordedLayerGrowsNoFasterThanItsUnits) {
+  std::vector<double> work;
+  for (const int64_t hidden : {8, 128}) {
+    Random random(20);
+    const std::vector<Layer> layers{random_layer(random, Kind::kGru, hidden, hidden)};
+    const Recording other =
+        record({random_layer(random, Kind::kGru, hidden, hidden)}, random.numbers(8 * 2 * hidden), 8, 2);
+    work.push_back(work_of_search(layers, other, 1));
+  }
+  EXPECT_LT(work[1], 16 * work[0]);
+}
+
+// Of a stack of which the last layer is recorded the layers below a change are computed once.
+TEST(VerifyDiagnosis, LayersBelowAChangeAreComputedOnce) {
+  Random random(21);
+  std::vector<Layer> layers, other;
+  for (int index = 0; index < 3; ++index) {
+    layers.push_back(random_layer(random, Kind::kRnn, 6, 6));
+    other.push_back(random_layer(random, Kind::kRnn, 6, 6));
+  }
+  Recording recording = record(other, random.numbers(8 * 6), 8, 1);
+  recording.inputs.clear();
+  for (int index = 0; index < 2; ++index) recording.layers[index] = {{}};
+  const Problem problem{layers, recording};
+  LayerCache below(layers);
+  ProductCache cache;
+  const Haste haste{.cache = &cache, .below = &below};
+  const double all = compare(layers, recording, Bounds::kNone, haste).largest;
+  const double first = std::exchange(cache.work, 0);
+  std::vector<Layer> changed = layers;
+  changed[2].cell.activation = {Function::kSigmoid};
+  const double largest = compare(changed, recording, Bounds::kNone, haste).largest;
+  EXPECT_LT(cache.work, first / 2);
+  EXPECT_EQ(largest, compare(changed, recording, Bounds::kWorstCase).largest);
+  EXPECT_EQ(all, compare(layers, recording, Bounds::kWorstCase).largest);
+  changed = layers;
+  changed[0].cell.activation = {Function::kSigmoid};
+  EXPECT_EQ(compare(changed, recording, Bounds::kNone, haste).largest, compare(changed, recording).largest);
+}
+
+TEST(VerifyDiagnosis, WhatABudgetLeavesOutIsNamed) {
+  Random random(22);
+  const std::vector<Layer> layers{random_layer(random, Kind::kGru, 4, 5)};
+  const Recording recording = record({random_layer(random, Kind::kGru, 4, 5)}, random.numbers(6 * 4), 6, 1);
+  const double whole = work_of_search(layers, recording, 3);
+  double budget = whole / 10;
+  const std::vector<Diagnosis> found = diagnose(layers, recording, budget);
+  EXPECT_LT(std::abs(budget), whole / 20);
+  ASSERT_EQ(found.size(), 1u);
+  ASSERT_FALSE(found[0].untried.empty());
+  for (const Untried& each : found[0].untried) {
+    EXPECT_GT(each.left, 0);
+    EXPECT_LE(each.left, each.all);
+    EXPECT_FALSE(each.names.empty());
+  }
+  double enough = 2 * whole;
+  for (const Diagnosis& each : diagnose(layers, recording, enough)) EXPECT_TRUE(each.untried.empty());
+}
+
+// A few units of a step are computed as all of them are.
+TEST_P(VerifyKinds, AFewUnitsAgreeExactlyWhereAllDo) {
+  Random random(23);
+  const std::vector<Layer> layers{random_layer(random, GetParam(), 3, 6, 2)};
+  Recording recording = record(layers, random.numbers(5 * 2 * 3), 5, 2);
+  const Sequence input{3, exact(recording.x)};
+  for (const size_t direction : {0, 1}) {
+    const Sample sample{{1, 4}, 1};
+    EXPECT_FALSE(differs_in(sample, layers[0], 0, direction, recording, input, nullptr));
+    Recorded& recorded = recording.layers[0][direction];
+    recorded.gates = {};
+    recorded.hn.clear();
+    for (const int64_t unit : {2, 4}) {
+      double& number = recorded.h[(3 * 2 + 1) * 6 + unit];  // step 3, row 1
+      number += 1e-3;
+      EXPECT_EQ(differs_in({{1, unit}, 1}, layers[0], 0, direction, recording, input, nullptr), true);
+      EXPECT_EQ(differs_in({{1, unit}, 0}, layers[0], 0, direction, recording, input, nullptr), false);
+      number -= 1e-3;
+    }
+  }
+}
+
+TEST_P(VerifyKinds, NumbersWithoutBoundsAreTheSame) {
+  Random random(24);
+  Layer layer = random_layer(random, GetParam(), 3, 6, 2);
+  layer.cell.clip = 0.6;
+  layer.cell.zoneout = {0.25, GetParam() == Kind::kLstm ? 0.125 : 0};
+  layer.cell.faults[0].recurrent = 0;
+  layer.cell.faults[0].input_bias = 3;
+  if (GetParam() == Kind::kLstm) layer.directions[1].peepholes = random.numbers(18);
+  for (const bool normalises : {false, true}) {
+    if (normalises) layer.cell.norm_eps = 1e-5;
+    for (const Merge merge : {Merge::kConcat, Merge::kMul}) {
+      layer.merge = merge;
+      Layer second = random_layer(random, GetParam(), merge == Merge::kConcat ? 12 : 6, 6, 2);
+      const std::vector<Layer> layers{layer, second};
+      Recording recording = record(layers, random.numbers(5 * 2 * 3), 5, 2);
+      recording.inputs.clear();
+      recording.layers[0] = {{}, {}};
+      recording.layers[1][0].h[17] += 0.3;
+      const Comparison bounded = compare(layers, recording, Bounds::kWorstCase);
+      EXPECT_NEAR(compare(layers, recording, Bounds::kNone).largest, bounded.largest, 1e-12);
+      EXPECT_GT(bounded.largest, 0.29);
+    }
+  }
+}
+
+// Rearrangements that are made when an element is read are those that move all elements.
+TEST(VerifyLayer, MovesAreTheSameByRowsAndAtOnce) {
+  Random random(25);
+  Matrix matrix = random.matrix(12, 5);
+  const std::vector<Move> moves{{Move::Kind::kBlocks, 3, {2, 0, 1}},
+                                {Move::Kind::kReadByColumns, 1},
+                                {Move::Kind::kWrittenByColumns, 3},
+                                {Move::Kind::kBlocks, 4, {3, 1, 0, 2}}};
+  for (const Move& move : moves) {
+    matrix.moves.push_back(move);
+    const Matrix settled = matrix.settled();
+    EXPECT_TRUE(settled.moves.empty());
+    EXPECT_EQ(matrix.selected({7, 0, 11}).values, settled.selected({7, 0, 11}).values);
+  }
+  // A buffer that is written by columns and read by rows: element (row, column) of the result stood at column * rows +
+  // row.
+  Matrix two{2, 3, std::vector<double>{1, 2, 3, 4, 5, 6}, {{Move::Kind::kReadByColumns, 1}}};
+  EXPECT_EQ(*two.settled().values, (std::vector<double>{1, 3, 5, 2, 4, 6}));
+  two.moves[0].kind = Move::Kind::kWrittenByColumns;
+  EXPECT_EQ(*two.settled().values, (std::vector<double>{1, 4, 2, 5, 3, 6}));
 }
 
 TEST(VerifyDiagnosis, PollEndsIt) {
   Random random(11);
   const std::vector<Layer> layers{random_layer(random, Kind::kGru, 2, 3)};
   const Recording recording = record({random_layer(random, Kind::kGru, 2, 3)}, random.numbers(8), 4, 1);
-  EXPECT_THROW(diagnose(layers, recording, true, [] { throw Error("enough"); }), Error);
+  double budget = 10;
+  EXPECT_THROW(diagnose(layers, recording, budget, 1, [] { throw Error("enough"); }), Error);
 }
 
 TEST(VerifyLayer, MisfitsAreNamed) {

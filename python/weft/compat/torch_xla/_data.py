@@ -32,40 +32,50 @@ class DataWrapper:
 
 
 def with_tensors(data: Any, moves: Callable[[Tensor], bool], move: Callable[[Tensor], Tensor]) -> Any:
-    """`data` with each tensor for which `moves` holds replaced by `move(tensor)`: in tuples, lists, sets, dicts and
-    classes derived from them, in dataclasses, in PackedSequence, whose lengths stay on the CPU, and in any object's
-    attributes. An object without such tensors is returned itself; others are copied. An object that occurs several
-    times still does so in the copy."""
-    return _Exchange(moves, move).of(data)
+    """`data` with `move` of each tensor that `moves` in its place: in tuples, lists, sets and dicts and what is derived
+    of them, in dataclasses, in PackedSequence, whose lengths stay on the CPU, and in any object's attributes. What has
+    no tensor that moves is given back itself, other objects are copied. What stands in several places does so
+    afterwards."""
+    return with_others(data, lambda value: isinstance(value, Tensor) and moves(value), move)
+
+
+def with_others(data: Any, selects: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
+    """As `with_tensors`, of values of any kind: `change` of each that is selected, whose parts aren't looked at."""
+    return _Exchange(selects, change).of(data)
 
 
 def tensors_in(data: Any) -> Iterator[Tensor]:
     """The tensors in it, each once."""
-    return _tensors_in(data, set())
+    return values_in(data, lambda value: isinstance(value, Tensor))
 
 
-def _tensors_in(value: Any, seen: set[int]) -> Iterator[Tensor]:
+def values_in(data: Any, selects: Callable[[Any], bool]) -> Iterator[Any]:
+    """The values in it that are selected, each once, without looking at their parts."""
+    return _values_in(data, selects, set())
+
+
+def _values_in(value: Any, selects: Callable[[Any], bool], seen: set[int]) -> Iterator[Any]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, Tensor):
+    if selects(value):
         yield value
         return
     if isinstance(value, DataWrapper):
         for each in value.get_tensors():
-            yield from _tensors_in(each, seen)
+            yield from _values_in(each, selects, seen)
         return
     if isinstance(value, dict):
-        parts: list[Any] = [*value.keys(), *value.values()]
+        parts: list[Any] = [part for item in value.items() for part in item]
     else:
         parts = list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
     for each in (*parts, *(each for _, each in _attributes(value))):
-        yield from _tensors_in(each, seen)
+        yield from _values_in(each, selects, seen)
 
 
 class _Exchange:
-    def __init__(self, moves: Callable[[Tensor], bool], move: Callable[[Tensor], Tensor]) -> None:
-        self.moves, self.move = moves, move
+    def __init__(self, selects: Callable[[Any], bool], change: Callable[[Any], Any]) -> None:
+        self.selects, self.change = selects, change
         self.done: dict[int, Any] = {}  #: by the id of the object before
         self.kept: list[Any] = []  #: keeps objects alive, so that their ids stay unique
 
@@ -73,8 +83,10 @@ class _Exchange:
         if id(value) in self.done:
             return self.done[id(value)]
         self.kept.append(value)
-        if isinstance(value, Tensor):
-            found: Any = self._tensor(value)
+        if self.selects(value):
+            found: Any = self._changed(value)
+        elif isinstance(value, Tensor):
+            found = value
         elif isinstance(value, PackedSequence):
             found = PackedSequence(self.of(value.data), value.batch_sizes, *map(self.of, value[2:]))
         elif isinstance(value, DataWrapper):
@@ -86,17 +98,15 @@ class _Exchange:
         self.done[id(value)] = found
         return found
 
-    def _tensor(self, tensor: Tensor) -> Tensor:
-        if not self.moves(tensor):
-            return tensor
-        moved = self.move(tensor)
-        if isinstance(tensor, nn.Parameter) and type(moved) is Tensor:
-            return nn.Parameter(moved.detach(), tensor.requires_grad)
-        return moved
+    def _changed(self, value: Any) -> Any:
+        changed = self.change(value)
+        if isinstance(value, nn.Parameter) and type(changed) is Tensor:
+            return nn.Parameter(changed.detach(), value.requires_grad)
+        return changed
 
     def _mutable(self, value: Any) -> Any:
         """Copies the container before its items, since it may contain itself."""
-        if not any(map(self.moves, tensors_in(value))):
+        if next(values_in(value, self.selects), self) is self:
             self.done[id(value)] = value
             return value
         made = self.done[id(value)] = copy.copy(value)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from weft.compat.torch_xla._data import DataWrapper
+from weft.compat.torch_xla._data import DataWrapper, values_in, with_others
 
 __all__ = [
     "DataWrapper",
@@ -21,6 +21,8 @@ __all__ = [
     "check_env_flag",
     "eprint",
     "flatten_nested_tuple",
+    "for_each_instance",
+    "for_each_instance_rewrite",
     "getenv_as",
     "list_copy_append",
     "parallel_work",
@@ -88,6 +90,17 @@ def flatten_nested_tuple(inputs: Any) -> tuple[Any, ...]:
     if not isinstance(inputs, (tuple, list)):
         return (inputs,)
     return tuple(leaf for each in inputs for leaf in flatten_nested_tuple(each))
+
+
+def for_each_instance(value: Any, select_fn: Callable[[Any], bool], fn: Callable[[Any], Any]) -> None:
+    """Calls `fn` with each value that is selected, once: in containers of any kind, and in attributes of objects."""
+    for each in values_in(value, select_fn):
+        fn(each)
+
+
+def for_each_instance_rewrite(value: Any, select_fn: Callable[[Any], bool], fn: Callable[[Any], Any]) -> Any:
+    """A copy of `value` with `fn` of each value that is selected in its place. Containers keep their types."""
+    return with_others(value, select_fn, fn)
 
 
 def list_copy_append(ilist: Sequence[Any], item: Any) -> list[Any]:
