@@ -21,6 +21,7 @@ ABOVE = {
     "src/ir": 34,
     "src/packages": 33,
     "verification/python/formats": 41,
+    "verification/verify": 33,
 }
 
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kernels.h"
+#include "runtime/kernels/kernels.h"
 #include "runtime/simd/columns.h"
 #include "runtime/simd/pack.h"
 #include "runtime/simd/tile.h"
