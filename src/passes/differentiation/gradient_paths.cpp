@@ -28,8 +28,6 @@ GradientPaths::GradientPaths(const ir::Program& program)
     own[i / kBits] |= uint64_t{1} << i % kBits;
   }
   follow(program.body);
-  for (const ValueId arg : program.body.args)
-    if (!is_read_[arg]) add(by_value_[arg], of_unread_);
   for (const ValueId result : program.body.results) by_result_.push_back(by_value_[result]);
   by_value_ = {};
   is_read_ = {};
@@ -95,8 +93,6 @@ void GradientPaths::follow_scan(const Op& scan) {
     for (size_t i = 0; i < view.carry_args.size(); ++i)
       grew = add(by_value_[view.carry_outs[i]], by_value_[view.carry_args[i]]) || grew;
   }
-  for (const ValueId arg : view.region.args)
-    if (!is_read_[arg]) add(by_value_[arg], of_unread_);
   // Rows that no step computes are the initial carry's.
   const bool has_steps = view.length.is_constant() && view.length.constant() > 0 && !view.ragged;
   for (size_t i = 0; i < view.carry_results.size(); ++i) {

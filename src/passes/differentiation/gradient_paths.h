@@ -17,9 +17,9 @@ namespace weft::passes {
 ///       return %y, %a
 ///     }
 ///
-/// What nobody reads counts as read by every result: it may be what is left of an operation that autograd sees a path
-/// through (`x.zero_()`), and a gradient of zeros in the place of none does less harm than none in the place of zeros,
-/// which torch.autograd.grad takes for an error.
+/// The result of an op that nobody reads counts as read by every result: it may be what is left of an operation that
+/// autograd sees a path through (`x.zero_()`), and a gradient of zeros in the place of none does less harm than none in
+/// the place of zeros, which torch.autograd.grad takes for an error. So such a path can be written down (a copy).
 ///
 /// An input that no gradient gets to has none, which is another thing than a gradient of zeros: autograd doesn't write
 /// to its `.grad`, and an optimiser leaves it as it is. `%w` has none here, and `%s` has none where only %y has one.

@@ -103,10 +103,12 @@ def outcome(
 
 def close(got: list[Any], want: list[Any]) -> None:
     assert len(got) == len(want)
-    is_wide = all(b.dtype in (torch.float64, torch.complex128) for b in want if b is not None and b.dtype.is_floating_point)
+    is_wide = all(
+        b.dtype in (torch.float64, torch.complex128) for b in want if b is not None and b.dtype.is_floating_point
+    )
     rtol, atol = (1e-7, 1e-8) if is_wide else (1e-4, 1e-4)  # a gradient sums numbers that were rounded on the way
     for a, b in zip(got, want, strict=True):
-        if b is None:  # no gradient gets there; zeros are the same number, and all that is known of what nobody reads
+        if b is None:  # no gradient gets there; zeros are the same number, which a few operations give (a norm of 0)
             assert a is None or not a.any()
             continue
         assert a is not None, "no gradient, where PyTorch has one"
