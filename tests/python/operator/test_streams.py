@@ -1,4 +1,4 @@
-"""Stacks stored past the caches (WEFT_STREAM, runtime/memory/streams.h): with the same bits as stacks stored through them."""
+"""Stacks stored past the caches (WEFT_STREAM, runtime/memory/streams.h) have the same bits as others."""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ def plain_scan(step: Callable[..., Any], h: Tensor, xs: list[Tensor]) -> tuple[T
 def outcome(
     how: Callable[..., Any], f: Callable[..., Any], tensors: list[Tensor], xs: int, differentiable: bool
 ) -> list[Any]:
-    """Results and gradients of `f` in a step; None for an input that no gradient gets to. The first `xs` tensors come one a step each, the others from outside."""
+    """Results and gradients of `f` in a step; None for an input that no gradient gets to.
+
+    The first `xs` tensors come one a step each, the others from outside.
+    """
     torch.manual_seed(1)
     leaves = [t.clone().requires_grad_(differentiable and t.is_floating_point()) for t in tensors]
     h = torch.full((), 1.25, dtype=torch.float64, requires_grad=differentiable)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from oracles import loop
 from torch import Tensor
 from torch.nn.functional import dropout
 
 import weft
-from oracles import loop
 
 DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
     "normal": torch.randn_like,
