@@ -10,6 +10,7 @@
 - `torch._VF`, where PyTorch's modules look for these ops, has them as attributes of its own, which are found sooner:
   `variable_functions`.
 - PyTorch's control flow operators (`torch._higher_order_ops.scan` and its kin) ask Weft first: `higher_order_kernels`.
+- While a step is recorded, functions of torch.compile's run as they are written: `compiled_functions`.
 - Dynamo knows how to write a `weft.scan` as PyTorch's: `weft._control.under_dynamo`.
 - Dynamo's operators under torch.vmap find the memory of what its tensors wrap, and scan takes steps that give a carry
   back as y: `weft._control.under_dynamo`. Once the backend is loaded, it is told of the loops that Dynamo gives up:

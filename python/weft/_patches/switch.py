@@ -16,6 +16,7 @@ from weft._base import fork, torch_private
 from weft._base.import_hooks import when_imported
 from weft._base.torch_private import UNSET_SENTINEL
 from weft._patches import (
+    compiled_functions,
     flop_counter,
     higher_order_kernels,
     onnx_recurrent,
@@ -42,6 +43,7 @@ def enable() -> None:
         when_imported("torch._dynamo.config", _allow_rnn)
         higher_order_kernels.disable()
         higher_order_kernels.enable()
+        compiled_functions.enable()
         variable_functions.enable()
         _forget_dispatch()
 
@@ -58,6 +60,7 @@ def disable() -> None:
             _write_default(sys.modules[module], name, value)
         _undo.clear()
         higher_order_kernels.disable()
+        compiled_functions.disable()
         variable_functions.disable()
         _forget_dispatch()
 

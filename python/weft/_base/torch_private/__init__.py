@@ -90,6 +90,8 @@ get_tracing_state = torch._C._get_tracing_state
 set_tracing_state = torch._C._set_tracing_state
 
 # Whether Dynamo may compile frames: in this thread, and frames of one function.
+#: The module of what torch.compile makes, which is imported late.
+EVAL_FRAME = "torch._dynamo.eval_frame"
 set_eval_frame: Any = torch._C._dynamo.eval_frame.set_eval_frame
 set_code_exec_strategy = torch._C._dynamo.eval_frame.set_code_exec_strategy
 FrameAction = torch._C._dynamo.eval_frame._FrameAction

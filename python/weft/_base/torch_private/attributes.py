@@ -39,6 +39,7 @@ ATTRIBUTES = (
     # On functions, where AOTAutograd and Dynamo look for them.
     ("torch._functorch._aot_autograd.utils", "_boxed_call"),
     ("torch._dynamo.decorators", "_dynamo_marked_constant"),
+    ("torch._dynamo.eval_frame", "_callback_from_stance"),
     ("torch._dynamo.eval_frame", "_torchdynamo_disable"),
     ("torch._dynamo.eval_frame", "_torchdynamo_orig_callable"),
     ("torch._dynamo.eval_frame:OptimizedModule", "_orig_mod"),
