@@ -178,4 +178,5 @@ program @small(%x: f32[T,N]) {
         if not torch.set_flush_denormal(flush):
             pytest.skip("this CPU cannot flush denormals")
         (y,) = weft.call(text, [x])
-        assert bool((y == 0).all()) == flush and bool((y > 0).all()) != flush
+        found = y.numpy()  # PyTorch's own threads compare denormals as zeros if they were made while the caller flushed
+        assert bool((found == 0).all()) == flush and bool((found > 0).all()) != flush
