@@ -45,12 +45,14 @@ struct Backward {
     const size_t inputs = saved.size() + program->signature().outputs().size();
     std::vector<bool> absent;   // by input of the backward; empty where every gradient has arrived
     std::vector<bool> arrived;  // by output
-    for (const Signature::Tensor& output : program->signature().outputs()) {
-      bool floating = is_floating(output.type.dtype);
-      at::Tensor gradient = floating ? gradients[given++] : at::Tensor();
+    const std::vector<bool>& differentiable = derivative().differentiable;
+    for (size_t i = 0; i < differentiable.size(); ++i) {
+      const Signature::Tensor& output = program->signature().outputs()[i];
+      const bool has_gradient = differentiable[i];
+      at::Tensor gradient = has_gradient ? gradients[given++] : at::Tensor();
       arrived.push_back(gradient.defined());
       if (!gradient.defined()) {
-        if (floating) {
+        if (has_gradient) {
           absent.resize(inputs);
           absent[saved.size()] = true;
         }
@@ -226,7 +228,7 @@ Tensors call_and_record(const ProgramRef& ref, at::TensorList inputs) {
   }
   const auto& types = program.signature().outputs();
   for (size_t i = 0; i < types.size(); ++i) {
-    if (is_floating(types[i].type.dtype)) torch::autograd::set_history(results[i], node);
+    if (derivative.differentiable[i]) torch::autograd::set_history(results[i], node);
   }
   node->inputs.reserve(inputs.size());
   node->outputs.reserve(derivative.saved_outputs.size());

@@ -230,6 +230,19 @@ void CallProgram::compile_ahead() const {
   if (auto ahead = engine::CompilationAhead::begin(*program_)) all_programs.begun(*this, std::move(ahead));
 }
 
+std::vector<bool> CallProgram::differentiable(const std::vector<bool>& wanted) const {
+  const passes::GradientPaths& paths = gradient_paths();
+  std::vector<bool> outputs(program_->body.results.size()), found(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i] = true;
+    const std::vector<bool> reached = paths.reached(outputs);
+    outputs[i] = false;
+    for (size_t k = 0; k < reached.size(); ++k) found[i] = found[i] || (reached[k] && wanted[k]);
+    found[i] = found[i] && is_floating(program_->type(program_->body.results[i]).dtype);
+  }
+  return found;
+}
+
 const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const {
   {
     std::lock_guard lock(lookup_mutex());
@@ -238,9 +251,9 @@ const Derivative& CallProgram::derivative(const std::vector<bool>& wanted) const
   passes::Vjp vjp = passes::vjp(*program_, wanted);
   ProgramRef forward = intern(std::move(vjp.forward));
   if (forward->text() == text_) forward = nullptr;
-  auto derived = std::make_unique<const Derivative>(Derivative{std::move(forward), intern(std::move(vjp.backward)),
-                                                               std::move(vjp.saved_inputs),
-                                                               std::move(vjp.saved_outputs), vjp.residuals});
+  auto derived = std::make_unique<const Derivative>(
+      Derivative{std::move(forward), intern(std::move(vjp.backward)), std::move(vjp.saved_inputs),
+                 std::move(vjp.saved_outputs), vjp.residuals, differentiable(wanted)});
   std::lock_guard lock(lookup_mutex());
   return *derivatives_.try_emplace(wanted, std::move(derived)).first->second;
 }

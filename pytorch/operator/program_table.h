@@ -33,6 +33,7 @@ struct Derivative {
   ProgramRef backward;
   std::vector<int64_t> saved_inputs, saved_outputs;
   int64_t residuals;
+  std::vector<bool> differentiable;  ///< by output: whether a gradient of it gets to a wanted input
 };
 
 /// A program of the operator, from its text to its executable and its derivatives. As long as it lives, the address of
@@ -63,6 +64,7 @@ class CallProgram {
  private:
   friend class ProgramTable;
   using Derived = std::map<std::vector<bool>, ProgramRef>;
+  std::vector<bool> differentiable(const std::vector<bool>& wanted) const;
   ProgramRef derive(Derived& known, const std::vector<bool>& inputs,
                     ir::Program (*pass)(const ir::Program&, const std::vector<bool>&)) const;
 

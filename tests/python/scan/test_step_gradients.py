@@ -554,3 +554,23 @@ def test_an_input_that_no_gradient_gets_to_has_none(case: str, last_only: bool) 
             assert got is None
         else:
             torch.testing.assert_close(got, want)
+
+
+def test_a_result_that_no_gradient_comes_from_requires_none() -> None:
+    """As y.detach() for a log: y.numpy() is no error then."""
+    w, h, xs = torch.randn(4, requires_grad=True), torch.randn(3, 4), torch.randn(5, 3, 4)
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        h = torch.tanh(h * w + x)
+        return h, [h.detach() * 2, h * 2, x * 3, (h > 0).to(h.dtype)]
+
+    for run in (loop, weft.scan):
+        last, ys = run(step, h, xs)
+        assert [t.requires_grad for t in (last, *ys)] == [True, False, True, False, False]
+        with torch.no_grad():
+            assert not any(t.requires_grad for t in run(step, h, xs)[1])
+    (ours,) = torch.autograd.grad([t.sum() for t in (last, ys[1])], w)
+    last, ys = loop(step, h, xs)
+    torch.testing.assert_close(ours, torch.autograd.grad([t.sum() for t in (last, ys[1])], w)[0])
+    jitted = weft.jit(lambda x: (x * 2, (x * 3).detach(), torch.zeros(3)))
+    assert [t.requires_grad for t in jitted(torch.ones(3, requires_grad=True))] == [True, False, False]
