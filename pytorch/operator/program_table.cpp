@@ -280,12 +280,34 @@ ProgramRef CallProgram::derive(Derived& known, const std::vector<bool>& inputs,
   return known.try_emplace(inputs, std::move(derived)).first->second;
 }
 
+namespace {
+
+/// The program with readers of its floating inputs that nobody reads, so that a gradient of any result counts as
+/// getting to all of them (passes/differentiation/gradient_paths.h). Derivatives compare and choose where autograd's
+/// own second derivatives are zeros, as that of relu.
+ir::Program with_all_paths(ir::Program program) {
+  for (const ir::ValueId input : program.body.args)
+    if (is_floating(program.type(input).dtype))
+      program.body.ops.push_back({ir::OpCode::kCopy, {input}, {program.new_value(program.type(input))}, {}, {}});
+  return program;
+}
+
+ir::Program vjp_with_paths(const ir::Program& program, const std::vector<bool>& wanted) {
+  return with_all_paths(passes::vjp_of_primals(program, wanted));
+}
+
+ir::Program jvp_with_paths(const ir::Program& program, const std::vector<bool>& varied) {
+  return with_all_paths(passes::jvp_of_primals(program, varied));
+}
+
+}  // namespace
+
 ProgramRef CallProgram::of_primals(const std::vector<bool>& wanted) const {
-  return derive(of_primals_, wanted, passes::vjp_of_primals);
+  return derive(of_primals_, wanted, vjp_with_paths);
 }
 
 ProgramRef CallProgram::of_tangents(const std::vector<bool>& varied) const {
-  return derive(of_tangents_, varied, passes::jvp_of_primals);
+  return derive(of_tangents_, varied, jvp_with_paths);
 }
 
 ProgramRef CallProgram::without_cotangents(const std::vector<bool>& absent) const {

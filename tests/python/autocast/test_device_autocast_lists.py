@@ -12,7 +12,7 @@ from torch import nn
 import weft
 
 NAMES = re.compile(r"constexpr std::string_view k(\w+)\[\] = \{(.*?)\};", re.DOTALL)
-SOURCE = (ROOT / "pytorch" / "device" / "autocast_lists.cpp").read_text()
+SOURCE = (ROOT / "pytorch" / "device" / "kernels" / "autocast_lists.cpp").read_text()
 #: By the name of the array, the operations: XlaLower, XlaFloat, XlaPromote, CpuLower, CpuPromote.
 WRITTEN = {name: re.findall(r'"([\w.]+)"', body) for name, body in NAMES.findall(SOURCE)}
 
