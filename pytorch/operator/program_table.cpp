@@ -230,16 +230,11 @@ void CallProgram::compile_ahead() const {
   if (auto ahead = engine::CompilationAhead::begin(*program_)) all_programs.begun(*this, std::move(ahead));
 }
 
+/// By output: whether it is floating, and a gradient of it gets to a wanted input.
 std::vector<bool> CallProgram::differentiable(const std::vector<bool>& wanted) const {
-  const passes::GradientPaths& paths = gradient_paths();
-  std::vector<bool> outputs(program_->body.results.size()), found(outputs.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i] = true;
-    const std::vector<bool> reached = paths.reached(outputs);
-    outputs[i] = false;
-    for (size_t k = 0; k < reached.size(); ++k) found[i] = found[i] || (reached[k] && wanted[k]);
+  std::vector<bool> found = gradient_paths().reaching(wanted);
+  for (size_t i = 0; i < found.size(); ++i)
     found[i] = found[i] && is_floating(program_->type(program_->body.results[i]).dtype);
-  }
   return found;
 }
 
@@ -287,8 +282,7 @@ namespace {
 /// own second derivatives are zeros, as that of relu.
 ir::Program with_all_paths(ir::Program program) {
   for (const ir::ValueId input : program.body.args)
-    if (is_floating(program.type(input).dtype))
-      program.body.ops.push_back({ir::OpCode::kCopy, {input}, {program.new_value(program.type(input))}, {}, {}});
+    if (is_floating(program.type(input).dtype)) passes::add_path(program, input);
   return program;
 }
 

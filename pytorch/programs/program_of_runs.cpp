@@ -162,7 +162,7 @@ void Writer::keep_paths() {
     const ir::ValueId input = value->second.id;
     const auto place = std::ranges::find(program.body.args, input);
     if (place == program.body.args.end() || known[static_cast<size_t>(place - program.body.args.begin())]) continue;
-    program.body.ops.push_back({ir::OpCode::kCopy, {input}, {program.new_value(program.type(input))}, {}, {}});
+    passes::add_path(program, input);
   }
 }
 

@@ -19,37 +19,29 @@ namespace weft::passes {
 ///
 /// The result of an op that nobody reads counts as read by every result: it may be what is left of an operation that
 /// autograd sees a path through (`x.zero_()`), and a gradient of zeros in the place of none does less harm than none in
-/// the place of zeros, which torch.autograd.grad takes for an error. So such a path can be written down (a copy).
+/// the place of zeros, which torch.autograd.grad takes for an error. So such a path can be written down (add_path).
 ///
 /// An input that no gradient gets to has none, which is another thing than a gradient of zeros: autograd doesn't write
 /// to its `.grad`, and an optimiser leaves it as it is. `%w` has none here, and `%s` has none where only %y has one.
 class GradientPaths {
  public:
+  using Inputs = std::vector<uint64_t>;  ///< a set of inputs, 64 a word; empty for the empty set
+
   explicit GradientPaths(const ir::Program& program);
 
   /// For each input, whether a gradient gets to it from one of these results.
   std::vector<bool> reached(const std::vector<bool>& results) const;
 
+  /// For each result, whether its gradient gets to one of these inputs.
+  std::vector<bool> reaching(const std::vector<bool>& inputs) const;
+
  private:
-  using Inputs = std::vector<uint64_t>;  ///< a set of inputs; empty for the empty set
-
-  /// Marks the values of a block that something reads.
-  void mark_read(const ir::Block& block);
-  void follow(const ir::Block& block);
-  void follow(const ir::Op& op);
-  void follow_scan(const ir::Op& scan);
-  /// Adds all that a region reads, from outside as well.
-  void add_read(const ir::Block& region, Inputs& inputs) const;
-  /// Whether `inputs` grew.
-  static bool add(const Inputs& more, Inputs& inputs);
-  bool carries_gradient(ir::ValueId value) const { return is_floating(program_->type(value).dtype); }
-
-  const ir::Program* program_;    ///< read by the constructor only
-  std::vector<Inputs> by_value_;  ///< emptied at its end
-  std::vector<bool> is_read_;     ///< by value; emptied too
-  Inputs of_unread_;              ///< inputs of values that nobody reads
   std::vector<Inputs> by_result_;
+  Inputs of_unread_;  ///< inputs of values that nobody reads
   size_t inputs_;
 };
+
+/// Lets a gradient of any result count as getting to the input: by a reader of it that nobody reads.
+void add_path(ir::Program& program, ir::ValueId input);
 
 }  // namespace weft::passes
