@@ -93,7 +93,7 @@ class Native : public Executable {
       return plan;
     }
     if (settings().verify) check_stored(key, plan);
-    store_program(key, {plan, std::move(compiled.objects)});
+    store_program(key, plan, compiled.objects);
     return plan;
   }
 

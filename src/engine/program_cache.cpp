@@ -77,11 +77,11 @@ std::optional<StoredProgram> load_program(const std::string& key) {
   return program;
 }
 
-void store_program(const std::string& key, const StoredProgram& program) {
+void store_program(const std::string& key, const runtime::Plan& plan, const std::vector<std::string>& objects) {
   if (key.empty()) return;
-  const std::string plan = runtime::write_plan(program.plan);
-  std::string bytes = fmt::format("{} {}", plan.size(), plan);
-  for (const std::string& object : program.objects) bytes += fmt::format("{} ", object.size()) + object;
+  const std::string text = runtime::write_plan(plan);
+  std::string bytes = fmt::format("{} {}", text.size(), text);
+  for (const std::string& object : objects) bytes += fmt::format("{} ", object.size()) + object;
   jit::store_object(key, bytes, jit::Stored::kProgram);
 }
 

@@ -28,7 +28,7 @@ std::string program_key(const ir::Program& program, const planning::Target& targ
 
 /// The program of a key, if it is there. A damaged file is ignored.
 std::optional<StoredProgram> load_program(const std::string& key);
-void store_program(const std::string& key, const StoredProgram& program);
+void store_program(const std::string& key, const runtime::Plan& plan, const std::vector<std::string>& objects);
 
 /// Internal error if the key leads to a plan that isn't this one: then something that plans depend on isn't in the key.
 void check_stored(const std::string& key, const runtime::Plan& plan);

@@ -146,7 +146,7 @@ TEST_F(ProgramCache, IsCheckedWhereProgramsAreVerified) {
   ASSERT_TRUE(stored);
   EXPECT_FALSE(stored->objects.empty());
   stored->plan.work.push_back(stored->plan.stages.at(0).rows);  // as if the plan depended on what the key lacks
-  store_program(key(), *stored);
+  store_program(key(), stored->plan, stored->objects);
   mutable_settings().verify = true;
   EXPECT_THROW(compile(kText), InternalError);
 }
