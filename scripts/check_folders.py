@@ -17,7 +17,6 @@ ABOVE = {
     "benchmarks": 35,
     "docs": 34,
     "explanation/python/explanation": 46,
-    "pytorch/record": 34,
     "src/ir": 34,
     "src/packages": 33,
     "verification/python/formats": 41,

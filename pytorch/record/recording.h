@@ -14,7 +14,7 @@
 #include "record/gradient_graph.h"
 #include "record/record.h"
 #include "record/recording_tensor.h"
-#include "record/result_shapes.h"
+#include "record/meta/result_shapes.h"
 
 namespace weft::record {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "operator/aten.h"
-#include "record/result_shapes.h"
+#include "record/meta/result_shapes.h"
 
 namespace weft::device {
 

@@ -23,7 +23,7 @@
 
 #include <array>
 
-#include "record/meta_shapes.h"
+#include "record/meta/shapes.h"
 
 namespace weft::record {
 

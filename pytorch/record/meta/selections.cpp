@@ -56,11 +56,19 @@
 #include <ATen/ops/upsample_trilinear3d_backward_meta_dispatch.h>
 #include <ATen/ops/upsample_trilinear3d_meta_dispatch.h>
 
-#include "record/meta_shapes.h"
+#include "record/meta/shapes.h"
 
 namespace weft::record {
 
 using at::Tensor;
+
+namespace {
+
+std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
+  return at::meta::sort(x, /*stable=*/false, dim, descending);
+}
+
+}  // namespace
 
 void add_selections(KernelTable& table) {
   table.add<Tensor(const Tensor&, at::IntArrayRef, bool, std::optional<double>, std::optional<double>)>(
@@ -142,6 +150,7 @@ void add_selections(KernelTable& table) {
   table.add<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)>("scatter_add", "", at::meta::scatter_add);
   table.add<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, c10::string_view, bool)>(
       "scatter_reduce", "two", at::meta::scatter_reduce);
+  table.add("sort", "", sort);
   table.add<std::tuple<Tensor, Tensor>(const Tensor&, std::optional<bool>, int64_t, bool)>("sort", "stable",
                                                                                            at::meta::sort);
   table.add<std::tuple<Tensor, Tensor>(const Tensor&, int64_t, int64_t, bool, bool)>("topk", "", at::meta::topk);

@@ -1,7 +1,7 @@
 // Shapes of the operations that are common in steps, by PyTorch's own Meta functions in C++. The dispatcher would call
 // Python functions for most of them. The first such call imports Dynamo, which takes a second.
 
-#include "record/meta_kernels.h"
+#include "record/meta/kernels.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ScalarOps.h>
@@ -123,7 +123,7 @@
 #include <ATen/ops/xlogy_meta_dispatch.h>
 
 #include "record/kernel_table.h"
-#include "record/meta_shapes.h"
+#include "record/meta/shapes.h"
 #include "record/recording_internal.h"
 
 namespace weft::record {
@@ -433,6 +433,9 @@ const Table& table = *[] {
   add_structured(*all);
   add_gradients(*all);
   add_selections(*all);
+  add_movement(*all);
+  add_functions(*all);
+  add_convolutions(*all);
   all->add("cat", "", cat);
   all->add("clone", "", clone);
   all->add("embedding", "", embedding);

@@ -10,6 +10,12 @@ at::Tensor contiguous(at::IntArrayRef sizes, const at::TensorOptions& options);
 
 /// Gradients of activations, norms and losses, and the losses.
 void add_gradients(KernelTable& table);
+/// What fills, joins, moves and selects.
+void add_movement(KernelTable& table);
+/// Functions by element that PyTorch composes of others, special functions, sums over all elements.
+void add_functions(KernelTable& table);
+/// Convolutions, transposed ones too, and their gradients.
+void add_convolutions(KernelTable& table);
 /// Pooling and resampling with their gradients, sorting, scattering, padding.
 void add_selections(KernelTable& table);
 

@@ -1,4 +1,4 @@
-#include "record/result_shapes.h"
+#include "record/meta/result_shapes.h"
 
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/hash.h>
@@ -10,7 +10,7 @@
 
 #include "base/fork.h"
 #include "record/aside.h"
-#include "record/meta_kernels.h"
+#include "record/meta/kernels.h"
 #include "record/recording.h"
 #include "record/traits.h"
 
