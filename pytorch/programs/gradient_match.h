@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -56,7 +57,7 @@ class GradientMatch {
   const record::Recording& replay_;
   bool same_kinds_;
   std::map<record::GradientUse, Bound> bound_;
-  std::unordered_map<const Node*, const Node*> pairs_;
+  std::set<std::pair<const Node*, const Node*>> pairs_;       ///< that are compared, or will be
   std::vector<std::pair<const Node*, const Node*>> open_;     ///< pairs still to be compared
   std::unordered_map<const Node*, bool> is_live_, was_live_;  ///< nodes of the replay and of the record
 };

@@ -1,6 +1,7 @@
 #include "record/recording.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <c10/core/AutogradState.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +19,15 @@ constexpr c10::DispatchKeySet kIncluded({c10::DispatchKey::PrivateUse1, c10::Dis
 
 constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
                                             c10::DispatchKey::Functionalize, c10::DispatchKey::Batched});
+
+/// Sets whether autograd gives a view of a base that has changed in place its gradient by the operations that made the
+/// view, which is how functionalisation replays it (programs::ImportedRun), or by as_strided. Returns what was set.
+bool replay_views(bool replayed) {
+  auto& state = c10::AutogradState::get_tls_state();
+  const bool before = state.get_view_replay_enabled();
+  state.set_view_replay_enabled(replayed);
+  return before;
+}
 
 }  // namespace
 
@@ -61,6 +71,7 @@ void Recording::enter() {
   entered_ = true;
   // Tensors that autograd saves here belong to the recording. The caller's hooks (checkpointing) must not see them.
   saw_hooks_ = !at::SavedTensorDefaultHooks::set_tracing(true);
+  replayed_views_ = replay_views(true);
   include_keys(true);
 }
 
@@ -69,6 +80,7 @@ void Recording::leave() {
   entered_ = false;
   current_recording = before_;
   if (saw_hooks_) at::SavedTensorDefaultHooks::set_tracing(false);
+  replay_views(replayed_views_);
   if (before_ == nullptr) include_keys(false);
 }
 
@@ -76,6 +88,7 @@ Recording* Recording::suspend() {
   Recording* recording = std::exchange(current_recording, nullptr);
   if (recording == nullptr) return nullptr;
   recording->leaves_out_select_ = c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::BackendSelect);
+  replay_views(recording->replayed_views_);
   include_keys(false);
   return recording;
 }
@@ -83,6 +96,7 @@ Recording* Recording::suspend() {
 void Recording::resume(Recording* recording) {
   current_recording = recording;
   if (recording == nullptr) return;
+  replay_views(true);
   include_keys(true);
   c10::impl::tls_set_dispatch_key_excluded(c10::DispatchKey::BackendSelect, recording->leaves_out_select_);
 }

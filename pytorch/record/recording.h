@@ -12,9 +12,9 @@
 #include "operator/aten.h"
 #include "record/errors.h"
 #include "record/gradient_graph.h"
+#include "record/meta/result_shapes.h"
 #include "record/record.h"
 #include "record/recording_tensor.h"
-#include "record/meta/result_shapes.h"
 
 namespace weft::record {
 
@@ -234,6 +234,8 @@ class Recording {
   std::unordered_map<int64_t, int> sharers_;  ///< by storage: how many values were made in it
   Recording* before_ = nullptr;
   bool entered_ = false, saw_hooks_ = false;
+  bool replayed_views_ = false;     ///< before the recording: whether autograd made views of a changed base again by
+                                    ///< the operations that had made them
   bool leaves_out_select_ = false;  ///< while suspended: whether BackendSelect was left out
 };
 
