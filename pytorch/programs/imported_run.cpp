@@ -87,6 +87,23 @@ at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
   return tensor.permute(order).contiguous().permute(back);
 }
 
+/// The tensors with a gradient that the operation is about to change, and where their gradients go. Autograd knows no
+/// derivative of some operations in place (`logical_not_`): there a gradient goes on as if nothing had changed.
+std::vector<std::pair<at::Tensor, torch::autograd::Edge>> changed_by(const OperatorHandle& op, const Stack& arguments) {
+  std::vector<std::pair<at::Tensor, torch::autograd::Edge>> changed;
+  if (!op.schema().is_mutable() || !at::GradMode::is_enabled()) return changed;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto* alias = op.schema().arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite() || !arguments[i].isTensor()) continue;
+    if (!arguments[i].toTensor().defined()) continue;
+    // A view has a new node after each change of its base, whatever the change was.
+    const at::Tensor& given = arguments[i].toTensor();
+    const at::Tensor tensor(given.is_view() ? given._base() : static_cast<const at::TensorBase&>(given));
+    if (tensor.requires_grad()) changed.emplace_back(tensor, torch::autograd::impl::gradient_edge(tensor));
+  }
+  return changed;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> tensors_of(const Stack& stack) {
@@ -192,10 +209,15 @@ void ImportedRun::replay(const Operation& operation) {
     size_t numbers = captured_.size() - free_.size();
     stack.push_back(number ? IValue(captured_[numbers + *number]) : given(argument));
   }
+  const auto changed = changed_by(*operation.op, stack);
   if (std::ranges::count(are_free, true) == 0) {
     operation.op->callBoxed(&stack);
   } else if (!call_with_tensors(*operation.op, name, stack, are_free)) {
     throw record::UnsupportedError(name + " of a number that differs from call to call");
+  }
+  for (const auto& [tensor, edge] : changed) {
+    if (tensor.requires_grad() && torch::autograd::impl::gradient_edge(tensor) == edge)
+      throw UnprovenGradientError(name + ": a change in place that autograd doesn't follow", operation_);
   }
   const std::vector<at::Tensor> results = tensors_of(stack);
   for (size_t i = 0; i < std::min(results.size(), operation.results.size()); ++i)

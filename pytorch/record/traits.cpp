@@ -13,6 +13,7 @@
 
 #include "base/fork.h"
 #include "record/home.h"
+#include "record/meta/result_shapes.h"
 #include "record/recording.h"
 
 namespace weft::record {
@@ -148,6 +149,15 @@ void boxed_above_all(const OperatorHandle& op, c10::DispatchKeySet keys, torch::
   op.callBoxed(stack);
 }
 
+/// For an operation in place. Functionalisation calls it on Meta tensors to check it, and most of PyTorch's Meta
+/// functions for operations in place are in Python and compose others, which the recorder would take for the
+/// function's.
+void boxed_in_place(const OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::IValue& self = torch::jit::peek(*stack, 0, op.schema().arguments().size());
+  if (Recording::current() != nullptr && self.isTensor() && self.toTensor().is_meta()) return store_on_meta(op, *stack);
+  op.redispatchBoxed(keys.remove(kAboveAll), stack);
+}
+
 torch::Library& library(const std::string& space, DispatchKey key) {
   auto& found = shared.libraries[space + "/" + c10::toString(key)];
   if (found == nullptr) found = std::make_unique<torch::Library>(torch::Library::IMPL, space, key, __FILE__, __LINE__);
@@ -166,6 +176,8 @@ void add_kernels(const OperatorHandle& op) {
   }
   if (!is_composite && op.hasKernelForDispatchKey(DispatchKey::BackendSelect)) {
     library(space, kAboveAll).impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed_above_all>());
+  } else if (!is_composite && name.ends_with('_') && can_store_on_meta(op)) {
+    library(space, kAboveAll).impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed_in_place>());
   }
 }
 

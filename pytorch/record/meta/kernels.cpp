@@ -224,6 +224,7 @@ Tensor div_mode_number(const Tensor& x, const at::Scalar& y, std::optional<c10::
 
 Tensor floored(const Tensor& x, const Tensor& y) { return at::meta::div(x, y, "floor"); }
 Tensor floored_by_number(const Tensor& x, const at::Scalar& y) { return floored(x, wrapped_scalar_tensor(y)); }
+Tensor fmod_number(const Tensor& x, const at::Scalar& y) { return at::meta::fmod(x, wrapped_scalar_tensor(y)); }
 Tensor remainder_number(const Tensor& x, const at::Scalar& y) {
   return at::meta::remainder(x, wrapped_scalar_tensor(y));
 }
@@ -460,6 +461,7 @@ const Table& table = *[] {
   all->add("floor_divide", "", floored);
   all->add("floor_divide", "Scalar", floored_by_number);
   all->add("remainder", "Scalar", remainder_number);
+  all->add("fmod", "Scalar", fmod_number);
   all->add("var", "correction", deviation);
   all->add("std", "correction", deviation);
   all->add("var_mean", "correction", deviation_and_mean);

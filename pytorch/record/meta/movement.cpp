@@ -161,6 +161,12 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   return contiguous(sizes, x.options());
 }
 
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const at::Scalar&) {
+  check_index(index, "index_fill");
+  at::maybe_wrap_dim(dim, x.dim());  // for its error
+  return same(x);
+}
+
 Tensor index_put(const Tensor& x, const c10::List<std::optional<Tensor>>&, const Tensor&, bool) { return same(x); }
 
 /// As PyTorch's slice_scatter and select_scatter: the whole as it lies in memory, gaps included.
@@ -207,6 +213,7 @@ void add_movement(KernelTable& table) {
   table.add("repeat", "", repeat);
   table.add<Tensor(const Tensor&, const c10::List<std::optional<Tensor>>&)>("index", "Tensor", at::meta::index);
   table.add("index_select", "", index_select);
+  table.add("index_fill", "int_Scalar", index_fill);
   table.add("index_put", "", index_put);
   table.add("slice_scatter", "", slice_scatter);
   table.add("select_scatter", "", select_scatter);

@@ -75,7 +75,7 @@ std::optional<c10::OperatorHandle> storing_variant(const c10::OperatorHandle& op
 }
 
 /// Does the work of call_on_meta for an in-place operation, by its out-of-place variant.
-void store_on_meta(const c10::OperatorHandle& variant, torch::jit::Stack& stack) {
+void store_by_variant(const c10::OperatorHandle& variant, torch::jit::Stack& stack) {
   const at::Tensor self = stack[0].toTensor();
   call_on_meta(variant, stack);
   const at::Tensor& result = stack[0].toTensor();
@@ -97,6 +97,20 @@ void call_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
 }
 
+bool can_store_on_meta(const c10::OperatorHandle& op) {
+  const auto variant = storing_variant(op);
+  return variant && meta_kernel(variant->operator_name()) != nullptr;
+}
+
+void store_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
+  const Aside aside;
+  store_by_variant(*storing_variant(op), arguments);
+  torch::jit::drop(stack, count);
+  stack.push_back(std::move(arguments[0]));
+}
+
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   torch::jit::Stack stack;
   for (const c10::IValue& argument : arguments) stack.push_back(to_meta(argument));
@@ -110,7 +124,7 @@ ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IVa
   {
     const Aside aside;
     if (const auto variant = storing_variant(op)) {
-      store_on_meta(*variant, stack);
+      store_by_variant(*variant, stack);
     } else {
       call_on_meta(op, stack);
     }

@@ -49,6 +49,13 @@ void remember_shapes(const std::vector<int64_t>& key, std::shared_ptr<const Resu
 /// Calls the operation's Meta kernel, in C++ where there is one, on Meta tensors. Its results replace the arguments.
 void call_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
+/// Whether the operation stores its only result in its first argument, and the shape of what it stores is computed in
+/// C++.
+bool can_store_on_meta(const c10::OperatorHandle& op);
+
+/// Does on Meta tensors, which are on top of the stack, what such an operation does: checks shapes and types.
+void store_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+
 /// As find_shapes, without the cache.
 ResultShapes compute_shapes(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments);
 
