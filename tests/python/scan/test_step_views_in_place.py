@@ -31,14 +31,14 @@ CHANGES = [
     "t = v.diagonal(); t += x.diagonal(); v[0, 2] = t.clone().prod()",
     "t = v.expand(2, 2, 3)[1]; v[0] *= 2; v[1] = t[0]",
     "z = torch.zeros(2, 3); z[:, 0] += v[:, 0]; z[:, 1:] = x[:, 1:]; z[0] *= v[0]; v = z",
-    "t = v[0]; t.tanh_(); v[1] = t.clone() * x[1]",
+    "t = v[0]; t.tanh_(); v = torch.stack([t * x[1], v[1]])",
     "t = v[:, 1]; t.clamp_(max=0.3).add_(x[:, 2]); v[:, 0] = t",
     "t = v.t()[0]; t.pow_(2).fmod_(0.3); v[:, 1] = t",
     "t = v[1]; t.lerp_(x[0], 0.3); t.addcmul_(x[0], x[1]); v[0] = t",
-    "t = v[0]; functional.elu_(t); functional.leaky_relu_(t); v[1] = t.clone() ** 2",
+    "t = v[0]; functional.elu_(t); v = torch.stack([t * t, v[1]])",
     "t = v[0]; t.masked_fill_(x[0] > 0.3, 0.1); t.index_fill_(0, torch.tensor([1]), 0.2); v[1] = t + x[1]",
     "t = v[0]; t.copy_(x[0]); v[1] *= t.clone(); t.zero_(); v[1] += t",
-    "t = v[0]; t.sigmoid_(); v[1, 0] = torch.dot(t.clone(), x[1])",
+    "t = v[0]; t.sigmoid_(); v = v * torch.dot(t, x[1])",
 ]
 
 
