@@ -20,7 +20,6 @@ ABOVE = {
     "pytorch/record": 34,
     "src/ir": 34,
     "src/packages": 33,
-    "verification/python/formats": 41,
     "verification/verify": 33,
 }
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.formats import _msgpack, _pickles
+from weft.formats._files import msgpack, pickles
+from weft.formats._files.sniff import container_of, first_line, members, read_member
 from weft.formats._layers import FormatError
-from weft.formats._sniff import container_of, first_line, members, read_member
 
 #: The dtypes that weights may have.
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -124,20 +124,20 @@ def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
     found = members(path)
-    pickles = [member.filename for member in found if member.filename.split("/")[-1] == "data.pkl"]
-    if len(pickles) != 1:
-        raise FormatError(f"{path}: holds {len(pickles)} pickles where a PyTorch file has one")
+    stored = [member.filename for member in found if member.filename.split("/")[-1] == "data.pkl"]
+    if len(stored) != 1:
+        raise FormatError(f"{path}: holds {len(stored)} pickles where a PyTorch file has one")
     if any(member.compress_type != zipfile.ZIP_STORED for member in found):
         raise FormatError(f"{path}: is a compressed archive; torch.save writes an uncompressed one")
     if sum(member.file_size for member in found) > path.stat().st_size:
         raise FormatError(f"{path}: its members overlap: they claim more than the file has")
-    folder = pickles[0].removesuffix("data.pkl")
+    folder = stored[0].removesuffix("data.pkl")
     records = {
         member.filename.removeprefix(f"{folder}data/"): member.file_size
         for member in found
         if member.filename.startswith(f"{folder}data/")
     }
-    _pickles.check(read_member(path, pickles[0]), records)
+    pickles.check(read_member(path, stored[0]), records)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about pickle protocols
         # Memory-mapped, so that a storage is a slice of the file, whatever the archive's directory claims.
@@ -184,7 +184,7 @@ def _read_npy(path: Path) -> dict[str, Tensor]:
 
 
 def _read_msgpack(path: Path) -> dict[str, Tensor]:
-    value = _msgpack.unpack(optional("msgpack", path), path.read_bytes())
+    value = msgpack.unpack(optional("msgpack", path), path.read_bytes())
     if not isinstance(value, dict):
         raise FormatError(f"{path}: holds a {type(value).__name__} where a dict of parameters is expected")
     return flatten(value)
@@ -251,10 +251,10 @@ def _write_npz(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def _write_msgpack(tensors: dict[str, Tensor], path: Path) -> None:
-    path.write_bytes(_msgpack.pack(optional("msgpack", path), tensors))
+    path.write_bytes(msgpack.pack(optional("msgpack", path), tensors))
 
 
-#: Readers by container (`_sniff.CONTAINERS`).
+#: Readers by container (`sniff.CONTAINERS`).
 READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
     "torch": _read_torch,
     "safetensors": _read_safetensors,

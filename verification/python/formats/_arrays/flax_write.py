@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from weft.formats._arrays.flax import LINEN
 from weft.formats._features import refuse
-from weft.formats._flax import LINEN
+from weft.formats._files.tensors import write_tensors
 from weft.formats._layers import SIGMOID, TANH, Activation, Direction, Layer
-from weft.formats._tensors import write_tensors
 
 _SUPPORTED = (
     "reset_after", "gate_activation", "activation", "merge", "reverse", "bidirectional", "no_bias", "one_bias",

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft.formats._files.sniff import first_line, members, read_member
+from weft.formats._files.tensors import read_tensors
 from weft.formats._layers import FormatError
-from weft.formats._sniff import first_line, members, read_member
-from weft.formats._tensors import read_tensors
 
 #: Dtypes by number in the export schema's ScalarType.
 _DTYPES = {

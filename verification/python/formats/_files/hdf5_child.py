@@ -1,6 +1,6 @@
 """Reads one HDF5 file, in a process of its own: libhdf5 can crash, hang or claim all memory on a malformed file.
 
-Run as `python -I _hdf5_child.py PATH OUT_FD LIMITS`; imports neither weft nor torch. Writes a line of JSON, which says
+Run as `python -I hdf5_child.py PATH OUT_FD LIMITS`; imports neither weft nor torch. Writes a line of JSON, which says
 what lies where, and then the arrays, one after the other. Exit status 3 and a line on stderr: the file is refused.
 """
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from weft.formats._features import refuse
-from weft.formats._keras_config import SAME, snake, unique
+from weft.formats._files.tensors import optional
+from weft.formats._keras.config import SAME, snake, unique
 from weft.formats._layers import Activation, Direction, Layer
 from weft.formats._options import activation
-from weft.formats._tensors import optional
 
 _CLASSES = {"GRU": "GRU", "LSTM": "LSTM", "RNN": "SimpleRNN"}
 _CELLS = ("reset_before", "reset_after", "gate_activation", "activation", "merge", "reverse", "bidirectional")

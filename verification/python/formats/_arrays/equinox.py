@@ -6,12 +6,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from weft.formats._arrays.loose_cells import Cell, source_of
+from weft.formats._arrays.order import label_of
 from weft.formats._beside import by_module
-from weft.formats._flax_order import label_of
+from weft.formats._files.tensors import parameter
 from weft.formats._layers import Direction, FormatError, Layer, Source
-from weft.formats._loose_cells import Cell, source_of
 from weft.formats._options import Options
-from weft.formats._tensors import parameter
 
 OPTIONS = ("module", "reverse")
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from weft.formats._features import refuse
+from weft.formats._files.tensors import optional
 from weft.formats._layers import GATES, SIGMOID, TANH, Activation, Direction, FormatError, Layer
-from weft.formats._onnx import ACTIVATIONS, ORDER, PEEPHOLES, reorder
-from weft.formats._tensors import optional
+from weft.formats._onnx.reader import ACTIVATIONS, ORDER, PEEPHOLES, reorder
 
 _SUPPORTED = (
     "reset_before", "reset_after", "gate_activation", "activation", "output_activation", "clip", "coupled",

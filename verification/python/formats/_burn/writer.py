@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from weft.formats._burn import ACTIVATIONS, BURN_GATES
+from weft.formats._burn.reader import ACTIVATIONS, BURN_GATES
 from weft.formats._features import refuse
+from weft.formats._files.tensors import optional, write_tensors
 from weft.formats._layers import GATES, SIGMOID, TANH, Activation, Direction, Layer
-from weft.formats._tensors import optional, write_tensors
 
 _SUPPORTED = (
     "reset_before", "reset_after", "gate_activation", "activation", "output_activation", "cell_clip", "coupled",

@@ -13,11 +13,11 @@ import re
 import torch
 from torch import Tensor
 
+from weft.formats._arrays.order import Found, Unit, arranged, follows, label_of
 from weft.formats._beside import beside
-from weft.formats._flax_order import Found, Unit, arranged, follows, label_of
+from weft.formats._files.tensors import parameter
 from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
 from weft.formats._options import Options
-from weft.formats._tensors import parameter
 
 OPTIONS = ("module", "gate_activation", "activation", "bidirectional", "merge", "residual", "reverse")
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft.formats._files.sniff import first_line
+from weft.formats._files.tensors import optional
 from weft.formats._layers import FormatError
-from weft.formats._onnx_tensors import FOLDS, VIEWS, Files, constant_node, tensor_of
-from weft.formats._sniff import first_line
-from weft.formats._tensors import optional
+from weft.formats._onnx.tensors import FOLDS, VIEWS, Files, constant_node, tensor_of
 
 _MOST_NODES = 500_000
 _CALL = 20  # a function's call counts as so many nodes: a function may be empty, and call two others

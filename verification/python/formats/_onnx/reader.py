@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.formats._files.tensors import parameter
 from weft.formats._layers import GATES, Activation, Direction, FormatError, Layer, Source
-from weft.formats._onnx_graph import Graph, attributes, load
-from weft.formats._onnx_tensors import Files
+from weft.formats._onnx.graph import Graph, attributes, load
+from weft.formats._onnx.tensors import Files
 from weft.formats._options import Options
-from weft.formats._tensors import parameter
 
 OPTIONS: tuple[str, ...] = ()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from weft.formats._files.sniff import first_line
 from weft.formats._layers import FormatError, Layer
-from weft.formats._sniff import first_line
 from weft.formats._stacks import SUPPORTED, Stack, stacks_of
 
 

@@ -11,13 +11,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from weft.formats import _keras_config
-from weft.formats._hdf5 import Hdf5, read_hdf5
-from weft.formats._keras_cells import Group, adjacent, cells_by_shape, directions_of, kind_of, legacy_cells, pair
-from weft.formats._keras_config import Cell, Found
+from weft.formats._files.hdf5 import Hdf5, read_hdf5
+from weft.formats._files.sniff import container_of, first_line, members, read_member
+from weft.formats._keras.cells import Group, adjacent, cells_by_shape, directions_of, kind_of, legacy_cells, pair
+from weft.formats._keras.config import MERGES, Cell, Found, Walk, activations, in_chains
 from weft.formats._layers import SIGMOID, TANH, FormatError, Layer, Source
 from weft.formats._options import Options
-from weft.formats._sniff import container_of, first_line, members, read_member
 
 #: Options for files without a config, which would say all of this.
 OPTIONS = ("activation", "gate_activation", "merge", "reset_after")
@@ -106,11 +105,11 @@ def _source(path: Path, file: Hdf5, config: dict[str, Any] | None, keras2: bool,
 
 
 def _by_config(file: Hdf5, config: dict[str, Any], keras2: bool, source: Source, used: set[str]) -> None:
-    walk = _keras_config.Walk(config, keras2)
+    walk = Walk(config, keras2)
     source.notes += walk.notes
     legacy = legacy_cells(file)
-    for found in _keras_config.in_chains(walk.found):
-        gate, inner = _keras_config.activations(found, keras2)
+    for found in in_chains(walk.found):
+        gate, inner = activations(found, keras2)
         names = [_names(file, legacy, found, cell) for cell in found.cells]
         used.update(name for group in names for name in group)
         says = {cell.config.get("reset_after") for cell in found.cells} if found.kind == "GRU" else set()
@@ -159,7 +158,7 @@ def _by_shapes(file: Hdf5, options: Options, source: Source, used: set[str]) -> 
     cells = cells_by_shape(file)
     gate = options.activation("gate_activation", SIGMOID)
     inner = options.activation("activation", TANH)
-    merge = options.word("merge", _keras_config.MERGES, "concat")
+    merge = options.word("merge", MERGES, "concat")
     assumed = [
         f"{name} {value}" for name, value in (("activation", inner), ("gate_activation", gate)) if name not in options
     ]

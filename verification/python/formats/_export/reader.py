@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from weft.formats import _pytorch
-from weft.formats._export_archive import Archive, Scope, arguments, names_in
-from weft.formats._export_programs import activation_of, variant_of
+from weft.formats._export.archive import Archive, Scope, arguments, names_in
+from weft.formats._export.programs import activation_of, variant_of
+from weft.formats._files.sniff import first_line
 from weft.formats._layers import Activation, FormatError, Layer, Source
 from weft.formats._options import Options
-from weft.formats._sniff import first_line
 
 OPTIONS = _pytorch.OPTIONS
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from weft.formats._beside import beside, parts_of
+from weft.formats._files.tensors import parameter
 from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
 from weft.formats._options import Options, activation
-from weft.formats._tensors import parameter
 
 OPTIONS = (
     "module", "reset_after", "gate_activation", "activation", "output_activation", "cell_clip", "coupled_input_forget",

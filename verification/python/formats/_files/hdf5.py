@@ -18,7 +18,7 @@ from torch import Tensor
 
 from weft.formats._layers import FormatError
 
-_CHILD = Path(__file__).with_name("_hdf5_child.py")
+_CHILD = Path(__file__).with_name("hdf5_child.py")
 _MEMORY = 1 << 30  # for the interpreter, NumPy and libhdf5, and its caches
 _SECONDS = 2  # of processor time, and one more for each 10 MB
 _PATIENCE = 10  # seconds of the clock for each second of processor time

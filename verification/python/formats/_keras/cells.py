@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.formats._hdf5 import Hdf5
+from weft.formats._files.hdf5 import Hdf5
+from weft.formats._files.tensors import parameter
 from weft.formats._layers import GATES, Direction, FormatError
-from weft.formats._tensors import parameter
 
 #: A cell's group, and the names of its kernel, recurrent kernel and, if there is one, bias.
 Group = tuple[str, list[str]]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from weft.formats._arrays.order import label_of
 from weft.formats._beside import Path, beside
-from weft.formats._flax_order import label_of
 from weft.formats._layers import FormatError, Layer, Source
 from weft.formats._options import Options
 
