@@ -1,4 +1,4 @@
-"""Tables from cells.py's results: on the terminal, and as Markdown for docs/cells.md."""
+"""Tables from cells.py's results: on the terminal, and as Markdown for docs/figures/cells.md."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def print_report(report: dict[str, Any], console: Console) -> None:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The section of docs/cells.md."""
+    """The section of docs/figures/cells.md."""
     machine, peers = report["machine"], peers_of(report)
     known = ", ".join(f"{name} {report['versions'][name]}" for name in ("torch", "jax") if name in report["versions"])
     lines = [

@@ -1,5 +1,5 @@
-"""Puts compare.py's results into the pages: all tables into docs/performance.md, and from there their means and a plot
-into the README.
+"""Puts compare.py's results into the pages: all tables into docs/figures/performance.md, and from there their
+means and a plot into the README.
 
 Usage: pages.py [RESULTS.json]   (without results: means and plot of the page as it stands)
 """
@@ -14,7 +14,8 @@ from pathlib import Path
 from report import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, README, PLOT = ROOT / "docs" / "performance.md", ROOT / "README.md", ROOT / "docs" / "speedup.svg"
+FIGURES = ROOT / "docs" / "figures"
+PAGE, README, PLOT = FIGURES / "performance.md", ROOT / "README.md", FIGURES / "speedup.svg"
 END = "<!-- benchmarks: end -->"
 
 

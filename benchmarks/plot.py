@@ -1,4 +1,5 @@
-"""The README's plot, from docs/performance.md's tables: speed beside eager PyTorch's, by shape and implementation."""
+"""The README's plot, from the tables of docs/figures/performance.md: speed beside eager PyTorch's, by shape and
+implementation."""
 
 from __future__ import annotations
 

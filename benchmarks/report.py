@@ -1,4 +1,4 @@
-"""Tables from compare.py's results: on the terminal, and as Markdown for docs/performance.md."""
+"""Tables from compare.py's results: on the terminal, and as Markdown for docs/figures/performance.md."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def markdown_table(header: list[str], body: list[list[str]], left: int = 1) -> l
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The section of docs/performance.md."""
+    """The section of docs/figures/performance.md."""
     machine = report["machine"]
     found = report["versions"]
     dtypes = dict.fromkeys(case.get("dtype", "float32") for case in report["cases"])

@@ -116,10 +116,11 @@ def test_the_readmes_first_numbers_are_those_of_the_pages():
     (gru,) = numbers("README.md", r"^- GRU training: ([\d.]+)x eager")
     (lstm,) = numbers("README.md", r"^- LSTM training: ([\d.]+)x eager")
     assert f"trains {gru:.1f} times as fast as in eager PyTorch, an LSTM layer {lstm:.2f} times" in said
-    (loop,) = numbers("docs/cells.md", r"^- forward: ([\d.]+)x Python loop")
+    (loop,) = numbers("docs/figures/cells.md", r"^- forward: ([\d.]+)x Python loop")
     assert f"{loop:.1f} times as fast as its loop in Python" in said
-    cases, slower = numbers("docs/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
-    worst = min(map(float, re.findall(r" ([\d.]+)x \|$", (BENCHMARKS.parent / "docs/sweep.md").read_text(), re.M)))
+    cases, slower = numbers("docs/figures/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
+    sweep = (BENCHMARKS.parent / "docs/figures/sweep.md").read_text()
+    worst = min(map(float, re.findall(r" ([\d.]+)x \|$", sweep, re.M)))
     count = {0: "none was", 1: "1 was"}.get(int(slower), f"{slower:.0f} were")
     assert f"[{cases:.0f} random shapes]" in said and f"{count} slower than eager" in said
     assert f"the worst {worst:.2f}x" in said
