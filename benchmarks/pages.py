@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from report import markdown
+from reports.report import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
@@ -48,7 +48,7 @@ def main() -> None:
         PAGE.write_text(replaced(PAGE.read_text(), section))
     section = parts(PAGE.read_text(), "bench")[1]
     README.write_text(replaced(README.read_text(), means(section)))
-    from plot import draw  # needs matplotlib, as cells.py, which imports this, does not
+    from reports.plot import draw  # needs matplotlib, as cells.py, which imports this, does not
 
     draw(section, PLOT)
 

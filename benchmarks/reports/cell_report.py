@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from report import BROKEN, cell_text, geometric_mean, markdown_table, median, number, percent, ratio, times
+from reports.report import BROKEN, cell_text, geometric_mean, markdown_table, median, number, percent, ratio, times
 
 TITLES = {
     "weft": "Weft",

@@ -13,7 +13,7 @@ matplotlib.use("svg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from report import TITLES, geometric_mean
+from reports.report import TITLES, geometric_mean
 
 #: Peers in the colours of Okabe and Ito, which stay apart for the colour-blind, and each with a shape of its own.
 STYLES = {

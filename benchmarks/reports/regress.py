@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from report import median, ratio
+from reports.report import median, ratio
 
 # How far apart the middle halves of two such ratios are on a quiet machine.
 NOISE = 0.08
