@@ -18,7 +18,6 @@ ABOVE = {
     "pytorch/record": 34,
     "src/ir": 34,
     "src/packages": 33,
-    "verification/verify": 33,
 }
 
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "verify/changes.h"
+#include "verify/diagnosis/changes.h"
 
 namespace weft::verify {
 namespace {

@@ -1,4 +1,4 @@
-#include "verify/changes.h"
+#include "verify/diagnosis/changes.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "verify/diagnose.h"
+#include "verify/diagnosis/diagnose.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "verify/search.h"
+#include "verify/diagnosis/search.h"
 
 namespace weft::verify {
 namespace {

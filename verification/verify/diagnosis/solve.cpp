@@ -1,4 +1,4 @@
-#include "verify/solve.h"
+#include "verify/diagnosis/solve.h"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "verify/changes.h"
-#include "verify/solve.h"
+#include "verify/diagnosis/changes.h"
+#include "verify/diagnosis/solve.h"
 
 namespace weft::verify {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "verify/changes.h"
+#include "verify/diagnosis/changes.h"
 #include "verify/step.h"
 
 namespace weft::verify {

@@ -1,4 +1,4 @@
-#include "verify/search.h"
+#include "verify/diagnosis/search.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "verify/changes.h"
+#include "verify/diagnosis/changes.h"
 
 namespace weft::verify {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "verify/changes.h"
 #include "verify/compare.h"
-#include "verify/diagnose.h"
+#include "verify/diagnosis/changes.h"
+#include "verify/diagnosis/diagnose.h"
 
 namespace weft::verify {
 

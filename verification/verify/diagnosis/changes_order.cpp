@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "verify/changes.h"
+#include "verify/diagnosis/changes.h"
 
 namespace weft::verify {
 namespace {

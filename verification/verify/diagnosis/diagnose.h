@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "verify/changes.h"
 #include "verify/compare.h"
+#include "verify/diagnosis/changes.h"
 
 namespace weft::verify {
 
