@@ -17,7 +17,6 @@ ABOVE = {
     "explanation/python/explanation": 46,
     "pytorch/record": 34,
     "src/ir": 34,
-    "src/packages": 33,
 }
 
 

@@ -28,10 +28,10 @@ TABLES = {
     "src/planning/cpu/prepack.cpp": "the layout that each product has a kernel for",
     "src/codegen/pointwise.cpp": "the machine code of each op",
     "src/codegen/library_math.*": "the machine code of each function of the C library",
-    "src/packages/elements.cpp": "the machine code of each op in a package",
-    "src/packages/math.cpp": "the functions of a package",
-    "src/packages/reductions.cpp": "the sums and products of a package",
-    "src/packages/refusals.cpp": "the ops that a package has no form of",
+    "src/packages/emit/elements.cpp": "the machine code of each op in a package",
+    "src/packages/emit/math.cpp": "the functions of a package",
+    "src/packages/emit/reductions.cpp": "the sums and products of a package",
+    "src/packages/plan/refusals.cpp": "the ops that a package has no form of",
     "src/streaming/local_ops.cpp": "where each op leaves the steps' dim",
     "src/streaming/time_ops.cpp": "what each op does along the steps",
     "pytorch/importer/aten_*.cpp": "ATen's ops as the IR's",
@@ -40,7 +40,7 @@ TABLES = {
 # How many comparisons other files have: patterns of several ops, and facts that no trait says.
 OTHERS = {
     "pytorch/importer/region.cpp": 1,
-    "src/packages/tasks.cpp": 1,
+    "src/packages/plan/tasks.cpp": 1,
     "src/passes/differentiation/drop_derivatives.cpp": 2,
     "src/passes/differentiation/gradient_paths.cpp": 1,
     "src/passes/differentiation/vjp.cpp": 1,

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "packages/bound.h"
+#include "packages/plan/bound.h"
 
 namespace weft::packages {
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "packages/tasks.h"
+#include "packages/plan/tasks.h"
 
 namespace weft::packages {
 

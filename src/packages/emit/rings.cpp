@@ -1,9 +1,9 @@
 // States that are windows over the past, kept as rings: a step writes the new rows only.
-#include "packages/rings.h"
+#include "packages/emit/rings.h"
 
 #include <algorithm>
 
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 
 namespace weft::packages {
 namespace {

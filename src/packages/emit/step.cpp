@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "codegen/pointwise.h"
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 
 namespace weft::packages {
 

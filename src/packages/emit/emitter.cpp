@@ -1,4 +1,4 @@
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 
 #include <algorithm>
 #include <bit>

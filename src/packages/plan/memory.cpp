@@ -1,4 +1,4 @@
-#include "packages/memory.h"
+#include "packages/plan/memory.h"
 
 #include <iterator>
 

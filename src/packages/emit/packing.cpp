@@ -3,7 +3,7 @@
 
 #include "codegen/half.h"
 #include "codegen/pointwise.h"
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 
 namespace weft::packages {
 namespace {

@@ -1,4 +1,4 @@
-#include "packages/stored_weights.h"
+#include "packages/plan/stored_weights.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 #include <bit>
 
 #include "codegen/pointwise.h"
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 
 namespace weft::packages {
 namespace {

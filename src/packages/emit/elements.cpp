@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "codegen/pointwise.h"
-#include "packages/emitter.h"
-#include "packages/math.h"
+#include "packages/emit/emitter.h"
+#include "packages/emit/math.h"
 
 namespace weft::packages {
 

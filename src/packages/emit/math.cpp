@@ -1,4 +1,4 @@
-#include "packages/math.h"
+#include "packages/emit/math.h"
 
 #include <llvm/IR/Intrinsics.h>
 

@@ -1,4 +1,4 @@
-#include "packages/bound.h"
+#include "packages/plan/bound.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include "ir/builder.h"
 #include "ir/inline.h"
 #include "ir/verifier.h"
-#include "packages/refusals.h"
-#include "packages/straighten.h"
+#include "packages/plan/refusals.h"
+#include "packages/plan/straighten.h"
 #include "passes/pass_runner.h"
 
 namespace weft::packages {

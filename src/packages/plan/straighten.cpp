@@ -1,4 +1,4 @@
-#include "packages/straighten.h"
+#include "packages/plan/straighten.h"
 
 #include <map>
 #include <optional>

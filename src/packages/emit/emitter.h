@@ -10,11 +10,11 @@
 #include <span>
 #include <vector>
 
-#include "packages/memory.h"
-#include "packages/rings.h"
-#include "packages/stored_weights.h"
+#include "packages/emit/rings.h"
+#include "packages/plan/memory.h"
+#include "packages/plan/stored_weights.h"
+#include "packages/plan/tasks.h"
 #include "packages/target.h"
-#include "packages/tasks.h"
 
 namespace weft::packages {
 

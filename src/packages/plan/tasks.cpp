@@ -1,4 +1,4 @@
-#include "packages/tasks.h"
+#include "packages/plan/tasks.h"
 
 #include <algorithm>
 

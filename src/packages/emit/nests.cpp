@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "codegen/pointwise.h"
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 
 namespace weft::packages {
 

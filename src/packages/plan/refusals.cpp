@@ -1,4 +1,4 @@
-#include "packages/refusals.h"
+#include "packages/plan/refusals.h"
 
 namespace weft::packages {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "packages/bound.h"
+#include "packages/plan/bound.h"
 
 namespace weft::packages {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "packages/bound.h"
+#include "packages/plan/bound.h"
 
 namespace weft::packages {
 
