@@ -14,7 +14,6 @@ from pathlib import Path
 MOST = 30
 #: Folders that had more when the check came. A number may only fall, and goes with the folder's last file above MOST.
 ABOVE = {
-    "explanation/python/explanation": 46,
     "pytorch/record": 34,
     "src/ir": 34,
 }
