@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "jit/jit.h"
 #include "large_programs.h"
 #include "passes/differentiation/vjp.h"

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "ir/size_parser.h"
+#include "ir/text/size_parser.h"
 
 #include <algorithm>
 #include <charconv>

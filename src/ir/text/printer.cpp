@@ -1,10 +1,10 @@
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 
 #include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 
 namespace weft::ir {
 namespace {

@@ -1,4 +1,4 @@
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/size_parser.h"
+#include "ir/text/size_parser.h"
 #include "ir/verifier.h"
 
 namespace weft::ir {

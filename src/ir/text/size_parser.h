@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "ir/lexer.h"
 #include "ir/program.h"
+#include "ir/text/lexer.h"
 
 namespace weft::ir {
 

@@ -1,4 +1,4 @@
-#include "ir/call_text.h"
+#include "ir/text/call_text.h"
 
 #include <algorithm>
 #include <charconv>

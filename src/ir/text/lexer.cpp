@@ -1,4 +1,4 @@
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 
 #include <algorithm>
 
