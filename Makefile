@@ -41,17 +41,17 @@ test: build  ## unit tests, golden tests, a short fuzz (the same one each time),
 	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) FUZZ_TARGETS=ir_fuzz FUZZ_SECONDS=10 --keep-going test-unit test-golden test-fuzz test-python
 
 .PHONY: bench
-bench: tools  ## compare with the peers, write benchmarks/results.json, docs/performance.md's table, the README's means and plot (BENCH=--quick for a minute)
+bench: tools  ## compare with the peers, write benchmarks/results.json, docs/figures/performance.md's table, the README's means and plot (BENCH=--quick for a minute)
 	@python benchmarks/compare.py --json benchmarks/results.json $(BENCH)
 	@python benchmarks/pages.py benchmarks/results.json
 
 .PHONY: sweep
-sweep: tools  ## 200 random shapes beside eager PyTorch, to docs/sweep.md (takes five minutes to half an hour)
-	@python benchmarks/sweep.py --markdown docs/sweep.md $(BENCH)
+sweep: tools  ## 200 random shapes beside eager PyTorch, to docs/figures/sweep.md (takes five minutes to half an hour)
+	@python benchmarks/sweep.py --markdown docs/figures/sweep.md $(BENCH)
 
 .PHONY: bench-cells
-bench-cells: tools  ## measure the cells of examples/cells, write benchmarks/cells.json and docs/cells.md (takes an hour)
-	@python benchmarks/cells.py --json benchmarks/cells.json --table docs/cells.md $(BENCH)
+bench-cells: tools  ## measure the cells of examples/cells, write benchmarks/cells.json and docs/figures/cells.md (takes an hour)
+	@python benchmarks/cells.py --json benchmarks/cells.json --table docs/figures/cells.md $(BENCH)
 
 .PHONY: docs
 docs: build  ## the documentation as a site, out/site: guides, reference of Python and C++ (warnings are errors)

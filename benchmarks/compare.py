@@ -31,8 +31,8 @@ from peers.inference import OnnxRuntime, OpenVino
 from peers.onednn import OneDnn
 from peers.pytorch import Eager, Inductor, Weft
 from peers.xla import Xla
-from regress import changes
-from report import failures, print_report, summarise
+from reports.regress import changes
+from reports.report import failures, print_report, summarise
 
 PEERS = ("weft", "eager", "inductor", "xla", "onnxruntime", "openvino", "onednn")
 

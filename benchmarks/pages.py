@@ -1,5 +1,5 @@
-"""Puts compare.py's results into the pages: all tables into docs/performance.md, and from there their means and a plot
-into the README.
+"""Puts compare.py's results into the pages: all tables into docs/figures/performance.md, and from there their
+means and a plot into the README.
 
 Usage: pages.py [RESULTS.json]   (without results: means and plot of the page as it stands)
 """
@@ -11,10 +11,11 @@ import re
 import sys
 from pathlib import Path
 
-from report import markdown
+from reports.report import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, README, PLOT = ROOT / "docs" / "performance.md", ROOT / "README.md", ROOT / "docs" / "speedup.svg"
+FIGURES = ROOT / "docs" / "figures"
+PAGE, README, PLOT = FIGURES / "performance.md", ROOT / "README.md", FIGURES / "speedup.svg"
 END = "<!-- benchmarks: end -->"
 
 
@@ -47,7 +48,7 @@ def main() -> None:
         PAGE.write_text(replaced(PAGE.read_text(), section))
     section = parts(PAGE.read_text(), "bench")[1]
     README.write_text(replaced(README.read_text(), means(section)))
-    from plot import draw  # needs matplotlib, as cells.py, which imports this, does not
+    from reports.plot import draw  # needs matplotlib, as cells.py, which imports this, does not
 
     draw(section, PLOT)
 

@@ -28,7 +28,7 @@ from rich.progress import Progress
 
 from harness import comma_list, default_threads, new_report, use_cores
 from peers.pytorch import without_weft
-from report import geometric_mean, markdown_table, number
+from reports.report import geometric_mean, markdown_table, number
 from sweep_cases import DTYPES, Case, Subject, drawn, error
 
 # A case is slower if the ratio of eager's time to Weft's is below this, in two measurements and in another one after

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/settings.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "op_table.h"
 #include "passes/pass_runner.h"
 #include "planning/cpu/cpu_target.h"

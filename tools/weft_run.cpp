@@ -23,7 +23,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "ir/verifier.h"
 #include "runtime/threads/team.h"
 

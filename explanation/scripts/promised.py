@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.explanation import _C
-from weft.explanation._text import seconds
+from weft.explanation._report.text import seconds
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests/python"
 PROGRAMS = {

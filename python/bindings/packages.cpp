@@ -6,8 +6,8 @@
 
 #include "bindings/bindings.h"
 #include "bindings/program.h"
-#include "packages/bound.h"
 #include "packages/package.h"
+#include "packages/plan/bound.h"
 
 namespace py = pybind11;
 

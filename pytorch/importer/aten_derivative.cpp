@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 
 namespace weft::importer {
 

@@ -99,7 +99,8 @@ bool is_elementwise(const ir::Program& program) {
         ir::is_repeated(op.code) && std::ranges::find(same_everywhere, op.operands[0]) != same_everywhere.end();
     if (ir::is_constant(op.code) || broadcasts_constant) {
       same_everywhere.push_back(op.results[0]);
-    } else if (op.code != ir::OpCode::kCustomVjp && ir::info(op.code).op_class != ir::OpClass::kElementwise) {
+    } else if (ir::traits_of(op.code).marks != ir::Marks::kOwn &&
+               ir::info(op.code).op_class != ir::OpClass::kElementwise) {
       return false;
     }
   }

@@ -7,8 +7,8 @@
 
 #include "base/fork.h"
 #include "base/settings.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "passes/differentiation/own_derivatives.h"
 #include "runtime/threads/cores.h"
 

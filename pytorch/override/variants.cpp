@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ir/inline.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft::override_kernels {
 namespace {

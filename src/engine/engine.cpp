@@ -7,7 +7,7 @@
 #include "base/fork.h"
 #include "base/memory_range.h"
 #include "engine/native.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/settings.h"
 #include "engine/callbacks.h"
 #include "engine/program_cache.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "jit/jit.h"
 #include "passes/pass_runner.h"
 #include "planning/cpu/cpu_target.h"

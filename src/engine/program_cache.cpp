@@ -9,7 +9,7 @@
 #include "base/build_id.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "jit/jit.h"
 #include "jit/object_cache.h"
 #include "runtime/plan/plan_text.h"

@@ -47,6 +47,8 @@ inline bool is_repeated(OpCode code) { return elements_of(code) == Elements::kRe
 inline bool is_alias(OpCode code) { return traits_of(code).lowering == Lowering::kAlias; }
 /// The operands one behind the other.
 inline bool is_join(OpCode code) { return traits_of(code).is_join; }
+/// The operand in another dtype.
+inline bool is_conversion(OpCode code) { return traits_of(code).converts; }
 /// The sum over the attribute `dims`.
 inline bool is_sum(OpCode code) { return info(code).op_class == OpClass::kReduction && traits_of(code).sums; }
 /// The op of that text name; empty when there is none.

@@ -80,6 +80,14 @@ enum class Cost : uint8_t {
   kDear      ///< more
 };
 
+/// An op whose results are its last operands as they are: what it says is what a derivative makes of them. The pass
+/// drop_derivatives removes it before code generation.
+enum class Marks : uint8_t {
+  kNothing,  ///< another op
+  kStop,     ///< no gradient goes through it
+  kOwn       ///< its derivative is the user's own
+};
+
 /// When an op may find an error while it runs. Until then no result is written to the memory of an input
 /// (planning/fusion/donations.h).
 enum class Fails : uint8_t {
@@ -108,7 +116,9 @@ struct OpTraits {
   Fails fails = Fails::kUnsaid;
   FailsWhere fails_where = FailsWhere::kEverywhere;
   Adds adds = Adds::kNo;
+  Marks marks = Marks::kNothing;
   bool declares = false;   ///< the result's type does not follow from the operands: builders and text must declare it
+  bool converts = false;   ///< the result is the operand, each element in its place, in the dtype that is declared
   bool is_linear = false;  ///< f(x1 + y1, x2 + y2) = f(x1, x2) + f(y1, y2)
   bool sums = false;       ///< an element of the result is a sum of many: 16-bit types accumulate in f32
   bool is_join = false;    ///< the result is the operands, one behind the other along the attribute `dim`
@@ -141,6 +151,8 @@ struct OpTraits {
     return with(&OpTraits::fails, when).with(&OpTraits::fails_where, where);
   }
   constexpr OpTraits adding(Adds what) const { return with(&OpTraits::adds, what); }
+  constexpr OpTraits marking(Marks what) const { return with(&OpTraits::marks, what); }
+  constexpr OpTraits converting() const { return with(&OpTraits::converts, true); }
   constexpr OpTraits declared() const { return with(&OpTraits::declares, true); }
   constexpr OpTraits linear() const { return with(&OpTraits::is_linear, true); }
   constexpr OpTraits accumulates() const { return with(&OpTraits::sums, true); }

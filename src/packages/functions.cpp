@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 
 namespace weft::packages {
 namespace {

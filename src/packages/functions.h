@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 
 namespace weft::packages {
 

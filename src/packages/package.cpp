@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "codegen/isa.h"
 #include "packages/choice.h"
-#include "packages/emitter.h"
+#include "packages/emit/emitter.h"
 #include "packages/functions.h"
 
 namespace weft::packages {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/settings.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "ir/verifier.h"
 
 namespace weft::passes {

@@ -160,7 +160,7 @@ void replace_by_values(ir::Program& program, bool (*which)(const ir::Op&));
 /// Whether two equal ops may become one, and one may become two. False for a derivative that the user wrote and that
 /// isn't linear: of a sum of gradients it isn't the sum of the derivatives.
 inline bool is_repeatable(const ir::Op& op) {
-  return op.code != ir::OpCode::kCustomVjp || op.has("refuses") || op.attr_or<bool>("linear", false);
+  return ir::traits_of(op.code).marks != ir::Marks::kOwn || op.has("refuses") || op.attr_or<bool>("linear", false);
 }
 
 }  // namespace weft::passes

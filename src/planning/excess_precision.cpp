@@ -6,11 +6,10 @@ namespace weft::planning {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 
 bool casts(const ir::Program& program, const Op& op, DType to) {
-  return op.code == OpCode::kCast && program.type(op.results[0]).dtype == to;
+  return ir::is_conversion(op.code) && program.type(op.results[0]).dtype == to;
 }
 
 /// The values that some op other than a cast to f32 reads.
@@ -41,7 +40,7 @@ void mark_unrounded(const ir::Program& program, const ir::Block& block, std::vec
     for (const Op* op : stage.ops) {
       for (ValueId result : op->results)
         if (program.type(result).dtype == DType::kF32 && !exact.contains(result)) stage.coarse.insert(result);
-      if (op->code != OpCode::kCast || !op->attr_or<bool>(ir::kExcessPrecision, false)) continue;
+      if (!ir::is_conversion(op->code) || !op->attr_or<bool>(ir::kExcessPrecision, false)) continue;
       const ValueId result = op->results[0];
       if (!is_half(program.type(result).dtype) || program.type(op->operands[0]).dtype != DType::kF32) continue;
       if (!needed.contains(result)) stage.unrounded.insert(result);

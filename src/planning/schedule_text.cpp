@@ -1,6 +1,6 @@
 #include "planning/schedule_text.h"
 
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 
 namespace weft::planning {
 namespace {

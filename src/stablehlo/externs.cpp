@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/call_text.h"
+#include "ir/text/call_text.h"
 #include "stablehlo/convolution.h"
 #include "stablehlo/distances.h"
 #include "stablehlo/lowerings.h"

@@ -3,7 +3,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ir/call_text.h"
+#include "ir/text/call_text.h"
 #include "streaming/walker.h"
 #include "streaming/windows.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "ir/builder.h"
-#include "ir/call_text.h"
+#include "ir/text/call_text.h"
 #include "passes/rewrite.h"
 
 namespace weft::streaming {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "ir/call_text.h"
+#include "ir/text/call_text.h"
 #include "streaming/windows.h"
 #include "streaming/writer.h"
 

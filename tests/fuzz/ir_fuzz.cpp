@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "ir/verifier.h"
 #include "mutate.h"
 #include "passes/differentiation/vjp.h"

@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "ir/lexer.h"
 #include "ir/program.h"
+#include "ir/text/lexer.h"
 
 namespace weft::fuzz {
 namespace {

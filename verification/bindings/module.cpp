@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "verify/compare.h"
-#include "verify/diagnose.h"
+#include "verify/diagnosis/diagnose.h"
 
 namespace py = pybind11;
 

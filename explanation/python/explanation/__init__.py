@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from weft.explanation._explain import explain
-from weft.explanation._report import Report
+from weft.explanation._report.report import Report
 
 __all__ = ["Report", "explain"]

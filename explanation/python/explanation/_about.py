@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from weft.explanation._records import Measured, Subject
-from weft.explanation._text import seconds as seconds_of
-from weft.explanation._watch import Watched
+from weft.explanation._report.records import Measured, Subject
+from weft.explanation._report.text import seconds as seconds_of
+from weft.explanation._watching.watch import Watched
 
 
 def describe(watched: Watched) -> Subject:

@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weft.explanation import _conditions, _files, _from_trace, _trial_worker
-from weft.explanation._conditions import Condition, ConditionError
+from weft.explanation import _from_trace
 from weft.explanation._explain import report
-from weft.explanation._files import ReportError
-from weft.explanation._report import Report
+from weft.explanation._lazy import trial_worker
+from weft.explanation._report import conditions as _conditions
+from weft.explanation._report import files as _files
+from weft.explanation._report.conditions import Condition, ConditionError
+from weft.explanation._report.files import ReportError
+from weft.explanation._report.report import Report
 from weft.explanation._script import Failed, explain_program
 from weft.explanation._subject import Effort
-from weft.explanation._trace import TraceError
+from weft.explanation._watching.trace import TraceError
 
 _DESCRIPTION = """\
 Runs a program that uses torch.compile and says what each graph break costs and which to mend first: changes are
@@ -42,7 +45,7 @@ def main(words: Sequence[str], run: Run) -> int:
     try:
         arguments = parser.parse_args(words)
         if arguments.trial:
-            return _trial_worker.main(arguments.trial, run)
+            return trial_worker.main(arguments.trial, run)
         conditions = _conditions.parse(arguments.fail_on) if arguments.fail_on else []
         if arguments.diff:
             return _diff(*arguments.diff)
@@ -84,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the program and its arguments")
     parser.add_argument("--trace", metavar="DIRECTORY", help="a directory that TORCH_TRACE wrote: no costs")
-    parser.add_argument("--trial", help=argparse.SUPPRESS)  # a plan of _trials.py's
+    parser.add_argument("--trial", help=argparse.SUPPRESS)  # a plan of _lazy/trials.py's
     parser.add_argument("--diff", nargs=2, metavar=("OLD", "NEW"), help="compare two JSON reports")
     parser.add_argument("--train", action="store_true", help="a step has a backward (default: if the program's had)")
     parser.add_argument("--seconds", type=float, default=20.0, help="to measure each compiled function (20)")

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from weft.explanation import _hlo
-from weft.explanation._code import excerpts
-from weft.explanation._collect import collect
-from weft.explanation._mending import as_advice
-from weft.explanation._records import Action, Results, Subject, Warned
-from weft.explanation._report import Report
-from weft.explanation._steps import Step
+from weft.explanation._changes.code import excerpts
+from weft.explanation._changes.mending import as_advice
+from weft.explanation._measuring import hlo as _hlo
+from weft.explanation._measuring.steps import Step
+from weft.explanation._report.records import Action, Results, Subject, Warned
+from weft.explanation._report.report import Report
 from weft.explanation._subject import Effort, Investigation
-from weft.explanation._watch import Watch, Watched
+from weft.explanation._watching.collect import collect
+from weft.explanation._watching.watch import Watch, Watched
 
 
 def explain(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft.explanation._collect import collect
-from weft.explanation._records import Stage, Subject
-from weft.explanation._trace import TraceEvent, read_directory
+from weft.explanation._report.records import Stage, Subject
+from weft.explanation._watching.collect import collect
+from weft.explanation._watching.trace import TraceEvent, read_directory
 
 
 def subjects_of(path: str) -> list[Subject]:

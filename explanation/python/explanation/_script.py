@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from weft.explanation._about import describe
-from weft.explanation._collect import collect
-from weft.explanation._cuts import Cut, Cuts, loops
 from weft.explanation._explain import investigate, report, without_hlo
-from weft.explanation._lazily import BACKEND, LazyInvestigation
-from weft.explanation._records import Subject
-from weft.explanation._report import Report
+from weft.explanation._lazy.cuts import Cut, Cuts, loops
+from weft.explanation._lazy.investigation import BACKEND, LazyInvestigation
+from weft.explanation._report.records import Subject
+from weft.explanation._report.report import Report
 from weft.explanation._subject import Effort
-from weft.explanation._watch import Watch, Watched
+from weft.explanation._watching.collect import collect
+from weft.explanation._watching.watch import Watch, Watched
 
 _MOST_SUBJECTS = 12  #: measured ones; of the rest the report has no costs
 _MOST_LOOPS = 3  #: on the lazy device

@@ -7,14 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from weft._base.torch_private import inductor_metrics as metrics
-from weft.explanation import _C, _hlo, _lazy, _lazy_reasons, _memory, _mending, _pairs, _recompiling, _stages
+from weft.explanation import _C
 from weft.explanation._about import best_without, describe
-from weft.explanation._collect import BreakKey, Collected, collect, key_of
-from weft.explanation._mending import Mend, Workshop
-from weft.explanation._records import Action, Break, Event, Frame, Graph, Measured, Run
-from weft.explanation._steps import Race, Step, Variant, compiled, recorded_steps, run_once, same, undisturbed
-from weft.explanation._text import place
-from weft.explanation._watch import GraphCall, Watch, Watched
+from weft.explanation._changes import mending as _mending
+from weft.explanation._changes.mending import Mend, Workshop
+from weft.explanation._lazy import on_device, reasons
+from weft.explanation._measuring import hlo as _hlo
+from weft.explanation._measuring import memory as _memory
+from weft.explanation._measuring import pairs, recompiling
+from weft.explanation._measuring import stages as _stages
+from weft.explanation._measuring.steps import Race, Step, Variant, compiled, recorded_steps, run_once, same, undisturbed
+from weft.explanation._report.records import Action, Break, Event, Frame, Graph, Measured, Run
+from weft.explanation._report.text import place
+from weft.explanation._watching.collect import BreakKey, Collected, collect, key_of
+from weft.explanation._watching.watch import GraphCall, Watch, Watched
 
 _RECORDED = 20  #: steps of the time line
 
@@ -81,7 +87,7 @@ class Investigation:
             variants = self._mended(step, reference)
             self._race(step, base, variants, reference)
             self.effort.progress(f"{self.subject.name}: compiling anew", 0.0)
-            _recompiling.measure(
+            recompiling.measure(
                 self.subject,
                 self.watch,
                 self.watched,
@@ -303,7 +309,7 @@ class Investigation:
     def _race(self, step: Step, base: Variant, variants: list[Variant], reference: Any) -> None:
         subject = self.subject
         eager = Variant("eager", step.function)
-        lazy = _lazy.prepare(step, reference)
+        lazy = on_device.prepare(step, reference)
         subject.stages = _stages.stages(subject, lazy)
         racers = [base, eager, *variants]
         self._measure_memory([*racers, *([lazy.variant] if lazy.variant else [])], step)
@@ -328,7 +334,7 @@ class Investigation:
         workshop = self.workshop(step)
         workshop.reference = reference
         racing: list[tuple[Variant, tuple[Action, Action], str]] = []
-        for pair in _pairs.pairs_to_measure(gains, together.gain):
+        for pair in pairs.pairs_to_measure(gains, together.gain):
             self.effort.progress(f"{self.subject.name}: measuring pairs of changes", 0.0)
             mends, actions = zip(*(self.mends[number] for number in pair), strict=True)
             variant, _ = self._joined(f"action pair {pair}", list(mends), step, workshop)
@@ -344,7 +350,7 @@ class Investigation:
         for variant, actions, diff in racing:
             gain = Measured(*_C.paired_difference(base.rounds[first:], variant.rounds))
             number = len(self.subject.actions) + len(rows)
-            if row := _pairs.action_of(number, actions, diff, gain, whole.median):
+            if row := pairs.action_of(number, actions, diff, gain, whole.median):
                 row.graphs = self._graphs.get(variant.name)
                 rows.append(row)
         self.subject.actions[1:1] = rows
@@ -359,7 +365,7 @@ class Investigation:
                         lambda own=own, variant=variant: _whole(own, variant)
                     )
 
-    def _runs(self, racers: list[Variant], lazy: _lazy.Lazy) -> None:
+    def _runs(self, racers: list[Variant], lazy: on_device.Lazy) -> None:
         for variant in racers:
             if variant.name.startswith("action"):
                 continue
@@ -381,12 +387,12 @@ class Investigation:
                 )
             )
         measured = lazy.variant.measured() if lazy.variant else None
-        causes = _lazy_reasons.causes(lazy.cuts)
+        causes = reasons.causes(lazy.cuts)
         memory = self._memory.get("lazy")
         run = Run("lazy", measured, lazy.programs, None, None, lazy.note, len(causes), memory, causes)
         self.subject.runs.append(run)
 
-    def _device(self, base: Variant, lazy: _lazy.Lazy) -> None:
+    def _device(self, base: Variant, lazy: on_device.Lazy) -> None:
         """The device as a way around all breaks at once, where it is faster than with them and than eager."""
         if not self.breaks or not lazy.variant or not lazy.variant.rounds or lazy.note:
             return
@@ -435,7 +441,7 @@ class Investigation:
             graphs=self._graphs.get("mended"),
             kernels=self._kernels_of("mended"),
         )
-        _pairs.describe(action, [each.gain for each in tried if each.gain])
+        pairs.describe(action, [each.gain for each in tried if each.gain])
         self.subject.actions.insert(0, action)
 
     def _gains(self, base: Variant, variants: list[Variant]) -> None:

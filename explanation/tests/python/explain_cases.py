@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft.explanation._commands import main
-from weft.explanation._records import (
+from weft.explanation._report.records import (
     Action,
     Break,
     Event,

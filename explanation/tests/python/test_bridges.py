@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import weft
-from weft.explanation import _bridges
-from weft.explanation._records import Action, Subject
-from weft.explanation._regions import region_at
+from weft.explanation._changes import bridges
+from weft.explanation._changes.regions import region_at
+from weft.explanation._report.records import Action, Subject
 
 
 def explain(function: Any, *args: Any, **options: Any) -> Subject:
@@ -61,7 +61,7 @@ def test_a_statement_becomes_an_operator() -> None:
         return torch.tanh(y + n[:, None])
 
     action = only_action(explain(step, torch.randn(3, 4)))
-    assert (action.kind, action.tried, action.graphs, action.title) == ("bridge", True, 1, _bridges.OPERATOR)
+    assert (action.kind, action.tried, action.graphs, action.title) == ("bridge", True, 1, bridges.OPERATOR)
     assert action.gain is not None
     for line in (
         '+@torch.library.custom_op("test_bridges::region_',
@@ -82,7 +82,7 @@ def test_a_gradient_through_it_is_no_operators() -> None:
         return torch.tanh(y)
 
     subject = explain(step, torch.randn(3, 4), train=True)
-    bridged = [action for action in subject.actions if action.title == _bridges.OPERATOR]
+    bridged = [action for action in subject.actions if action.title == bridges.OPERATOR]
     for action in subject.actions:
         assert action.tried or action.kind == "advice"
     assert not bridged or "-        y = y *" not in bridged[0].change
@@ -102,11 +102,11 @@ def test_results_whose_sizes_change_are_no_operators() -> None:
     text = "def step(x):\n    y = varying(x)\n    return x.sum() + y.sum()\n"
     region = region_at(ast.parse(text), 2)
     assert region is not None and (region.parameters, region.results) == (["x"], ["y"])
-    seen = _bridges.Seen()
+    seen = bridges.Seen()
     for _ in range(2):
         seen.watching(varying)(torch.ones(3))
     with pytest.raises(ValueError, match="change from call to call"):
-        _bridges.operator_text(region, seen, "program")
+        bridges.operator_text(region, seen, "program")
     assert step(torch.ones(3)).shape == ()
 
 
@@ -134,7 +134,7 @@ def test_a_loop_that_cannot_be_compiled_leaves_what_is_around_it() -> None:
     subject = explain(step, torch.randn(3, 4))
     assert len(subject.graphs) == 0, "the whole function is left to Python"
     action = only_action(subject)
-    assert action.title in (_bridges.BOUNDARY, _bridges.DEVICE) and action.kind == "bridge"
+    assert action.title in (bridges.BOUNDARY, bridges.DEVICE) and action.kind == "bridge"
     assert (action.tried, action.graphs) == (True, 2)
     assert "+@torch.compiler.disable\n+def _region_" in action.change
 

@@ -12,8 +12,9 @@ from explain_cases import HERE, weft_explain
 from torch import nn
 
 import weft
-from weft.explanation import Report, _hlo
-from weft.explanation._records import Results, Subject
+from weft.explanation import Report
+from weft.explanation._measuring import hlo as _hlo
+from weft.explanation._report.records import Results, Subject
 
 
 def explain_results(subject: Subject) -> Results:

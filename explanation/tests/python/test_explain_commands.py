@@ -21,10 +21,11 @@ from explain_cases import HERE, command_line, environment, in_process
 from shared_fixtures import heed_interrupts
 
 import weft
-from weft.explanation import _conditions, _files, _from_trace
-from weft.explanation._interrupts import Interrupts
-from weft.explanation._report import Report
-from weft.explanation._trace import TraceError
+from weft.explanation import _from_trace
+from weft.explanation._report import conditions, files
+from weft.explanation._report.report import Report
+from weft.explanation._watching.interrupts import Interrupts
+from weft.explanation._watching.trace import TraceError
 
 FAST = ("--seconds", "0.2", "--rounds", "3")
 
@@ -255,14 +256,14 @@ def test_ctrl_c_while_it_measures(calls: int) -> None:
 def test_conditions(condition: str, holds: bool) -> None:
     """The case's largest gain is 2 ms (1.8 to 2.6) of a step of 10 ms. A condition compares with the certain end."""
     results = explain_cases.two_breaks()
-    assert any(each.holds(results) for each in _conditions.parse(condition)) is holds
+    assert any(each.holds(results) for each in conditions.parse(condition)) is holds
 
 
 def test_a_report_against_itself_has_no_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.json"
     path.write_text(Report(explain_cases.two_breaks()).json())
     assert in_process(capsys, "--diff", path, path) == (0, "Model: no change\n", "")
-    assert _files.read(str(path)) == explain_cases.two_breaks()
+    assert files.read(str(path)) == explain_cases.two_breaks()
 
 
 def test_a_difference_names_what_is_gone_what_is_new_and_what_costs_more() -> None:
@@ -275,14 +276,14 @@ def test_a_difference_names_what_is_gone_what_is_new_and_what_costs_more() -> No
     cost = new.subjects[0].breaks[0].cost
     assert cost is not None
     new.subjects[0].breaks[0].cost = type(cost)(9e-3, 8e-3, 10e-3)
-    text, worse = _files.difference(old, new)
+    text, worse = files.difference(old, new)
     assert worse
     lines = text.splitlines()
     assert lines[0] == "Model:"
     assert lines[1].startswith("  gone: /p/model.py:9: s = x.mean().item()")
     assert lines[2].startswith("  new: /p/model.py:9: y.tolist()")
     assert lines[3] == "  cost: /p/model.py:12: 2.00 ms -> 9.00 ms a step"
-    text, worse = _files.difference(new, old)
+    text, worse = files.difference(new, old)
     assert worse and "gone: /p/model.py:9: y.tolist()" in text
 
 
@@ -293,8 +294,8 @@ def test_a_difference_names_what_is_gone_what_is_new_and_what_costs_more() -> No
 def test_what_is_no_report_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(content)
-    with pytest.raises(_files.ReportError, match=r"report\.json: "):
-        _files.read(str(path))
+    with pytest.raises(files.ReportError, match=r"report\.json: "):
+        files.read(str(path))
 
 
 # Traces
@@ -359,5 +360,5 @@ def test_unknown_fields_are_no_argument(tmp_path: Path) -> None:
     found["more"] = found["subjects"][0]["more"] = {"deep": 1}
     path = tmp_path / "report.json"
     path.write_text(json.dumps(found))
-    assert _files.read(str(path)) == explain_cases.two_breaks()
+    assert files.read(str(path)) == explain_cases.two_breaks()
     assert os.path.exists(path)

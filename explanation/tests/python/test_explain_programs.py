@@ -12,7 +12,8 @@ from browser import chromium, needs_browser, room
 from explain_cases import HERE, in_process
 from PIL import Image
 
-from weft.explanation import Report, _files, _style
+from weft.explanation import Report
+from weft.explanation._report import files, style
 
 #: The breaks of each program and subject, in the order in which they are met; hidden ones last.
 BREAKS = {
@@ -53,12 +54,12 @@ def test_every_way_to_run_a_step_was_timed(explained: tuple[str, dict[str, Any],
 
 
 @needs_browser
-@pytest.mark.parametrize(("colors", "scheme"), [(_style.LIGHT, 1), (_style.DARK, 0)], ids=["light", "dark"])
+@pytest.mark.parametrize(("colors", "scheme"), [(style.LIGHT, 1), (style.DARK, 0)], ids=["light", "dark"])
 def test_the_page_looks_as_it_should(
     explained: tuple[str, dict[str, Any], Path], colors: dict[str, str], scheme: int, tmp_path: Path
 ) -> None:
     _, report, file = explained
-    page = Report(_files.read(str(file))).html()
+    page = Report(files.read(str(file))).html()
     place = room(page, tmp_path, 900)
     assert place["wide"] <= 0
     window = f"--window-size=900,{place['height']}"

@@ -15,9 +15,11 @@ from browser import chromium, needs_browser, room
 from explain_cases import SCRIPT, two_breaks
 from PIL import Image
 
-from weft.explanation import Report, _records, _style
-from weft.explanation._records import Measured, Results
-from weft.explanation._text import measured, seconds, size
+from weft.explanation import Report
+from weft.explanation._report import records as _records
+from weft.explanation._report import style
+from weft.explanation._report.records import Measured, Results
+from weft.explanation._report.text import measured, seconds, size
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 SCHEMA = json.loads((DOCS / "explain.schema.json").read_text())
@@ -191,7 +193,7 @@ def test_the_page_has_the_time_line_the_bars_and_the_cost_beside_the_line() -> N
 
 
 @needs_browser
-@pytest.mark.parametrize(("colors", "scheme"), [(_style.LIGHT, 1), (_style.DARK, 0)], ids=["light", "dark"])
+@pytest.mark.parametrize(("colors", "scheme"), [(style.LIGHT, 1), (style.DARK, 0)], ids=["light", "dark"])
 def test_the_browser_draws_graphs_and_gaps_where_they_were(colors: dict[str, str], scheme: int, tmp_path: Path) -> None:
     page = Report(two_breaks()).html()
     place = room(page, tmp_path, 900)

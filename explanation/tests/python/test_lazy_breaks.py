@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from explain_cases import HERE, environment, in_process, script
 
-from weft.explanation import _lazy_changes, _trial_worker
-from weft.explanation._code import Source
-from weft.explanation._lazy_changes import LazyChange
+from weft.explanation._changes.code import Source
+from weft.explanation._lazy import changes as _lazy_changes
+from weft.explanation._lazy import trial_worker
+from weft.explanation._lazy.changes import LazyChange
 
 PROGRAMS = HERE / "programs"
 
@@ -105,7 +106,7 @@ def test_a_sum_has_its_own_type_again_when_the_change_is_off(tmp_path: Path) -> 
     change = LazyChange(0, str(path), 3, "tensor")
     code = compile(_lazy_changes.switched(Source(str(path)), [change]), str(path), "exec")
     for start, own in ((0.0, float), (torch.zeros(()), torch.Tensor)):
-        trial = _trial_worker._Trial(_trial_worker.Plan("look", [], ("", 0), True, [], [[], [0]], 1, 1, 1.0, ""))
+        trial = trial_worker._Trial(trial_worker.Plan("look", [], ("", 0), True, [], [[], [0]], 1, 1, 1.0, ""))
         names = {"total": start, _lazy_changes.SWITCH: trial.is_on, _lazy_changes.TOTAL: trial.own_total}
         exec(code, names)
         kinds = []

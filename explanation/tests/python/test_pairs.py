@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import weft
-from weft.explanation import _pairs
 from weft.explanation._about import best_without
-from weft.explanation._cuts import Loop
-from weft.explanation._lazily import LazyInvestigation
-from weft.explanation._lazy_changes import LazyChange
-from weft.explanation._records import Action, Measured, Run, Subject
+from weft.explanation._lazy.changes import LazyChange
+from weft.explanation._lazy.cuts import Loop
+from weft.explanation._lazy.investigation import LazyInvestigation
+from weft.explanation._measuring import pairs as _pairs
+from weft.explanation._report.records import Action, Measured, Run, Subject
 
 
 def gain(median: float, half: float = 0.0) -> Measured:
@@ -80,7 +80,7 @@ def test_the_pair_that_matters_stands_behind_all_changes(monkeypatch: pytest.Mon
     work.breaks = {key: SimpleNamespace(id=n, hidden=False, cost=None, type="t") for n, key in enumerate(keys)}
     work.subject.breaks = list(work.breaks.values())
     monkeypatch.setattr(LazyInvestigation, "_diff", lambda self, mend: f"{[change.id for change in mend.changes]}")
-    from weft.explanation._lazily import _Mend
+    from weft.explanation._lazy.investigation import _Mend
 
     mends = [_Mend([LazyChange(n, "f.py", n, "out", 9)], {key}) for n, key in enumerate(keys)]
     work._measure(mends, [SimpleNamespace(bytes=1)])

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.explanation._code import Source
-from weft.explanation._mending import difference
-from weft.explanation._records import Break
-from weft.explanation._rewrites import changed, changes_for
+from weft.explanation._changes.code import Source
+from weft.explanation._changes.mending import difference
+from weft.explanation._changes.rewrites import changed, changes_for
+from weft.explanation._report.records import Break
 
 BRANCHING = "Data-dependent branching"
 BROKEN = Break(0, "f.py", 1, "f", "", "", "", "", "", [], "", False, "", False, 1, [])

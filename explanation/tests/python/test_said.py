@@ -13,7 +13,7 @@ from explain_cases import in_process
 from torch._dynamo.variables.tensor import TensorVariable
 
 import weft
-from weft.explanation._said import Said
+from weft.explanation._watching.said import Said
 
 FAST = ("--seconds", "0.1", "--rounds", "3")
 

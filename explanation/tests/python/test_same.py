@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import tensor
 
-from weft.explanation._steps import as_near, same
+from weft.explanation._measuring.steps import as_near, same
 
 NAN = math.nan
 

@@ -14,11 +14,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 import weft
-from weft.explanation import _survey, _survey_worker
-from weft.explanation._habits import HABITS
-from weft.explanation._models import NotInstalled, makers
-from weft.explanation._study import to_markdown
-from weft.explanation._study_rows import Gain, Row, Study, StudyError, read, row_from, write
+from weft.explanation._survey import survey, survey_worker
+from weft.explanation._survey.habits import HABITS
+from weft.explanation._survey.models import NotInstalled, makers
+from weft.explanation._survey.study import to_markdown
+from weft.explanation._survey.study_rows import Gain, Row, Study, StudyError, read, row_from, write
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -41,12 +41,12 @@ def row(name: str, breaks: int, compiled: float) -> Row:
     ],
 )
 def test_a_model_that_fails_has_the_exceptions_words(stderr: str, reason: str) -> None:
-    assert _survey._reason(stderr) == reason
+    assert survey._reason(stderr) == reason
 
 
 def test_a_row_says_what_each_stage_makes_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
-    assert _survey_worker.main(["recurrent", ".", "decoder that stops early", options]) == 0
+    assert survey_worker.main(["recurrent", ".", "decoder that stops early", options]) == 0
     found = Row("recurrent", "decoder", **json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert found.breaks == 1 and found.causes == ["Data-dependent branching"]
     assert (found.fx, found.gaps) == (0, 1), "a break in a loop leaves the whole function to Python"
@@ -56,7 +56,7 @@ def test_a_row_says_what_each_stage_makes_of_a_model(capsys: pytest.CaptureFixtu
 
 def test_a_recurrence_is_one_graph_one_program_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     options = json.dumps({"backend": "aot_eager", "train": True, "seconds": 0.1, "hlo": False})
-    assert _survey_worker.main(["cells", str(EXAMPLES), "mgu", options]) == 0
+    assert survey_worker.main(["cells", str(EXAMPLES), "mgu", options]) == 0
     found = Row("cells", "mgu", **json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert (found.breaks, found.fx, found.aot, found.lazy, found.lazy_note) == (0, 1, 2, 1, "")
     assert found.weft and found.weft > 0
@@ -64,7 +64,7 @@ def test_a_recurrence_is_one_graph_one_program_and_nothing_else(capsys: pytest.C
 
 def test_lengths_stay_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
-    assert _survey_worker.main(["recurrent", ".", "packed lstm", options]) == 0
+    assert survey_worker.main(["recurrent", ".", "packed lstm", options]) == 0
     found = Row("recurrent", "packed", **json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert found.breaks and found.lazy == 1 and found.lazy_note == ""
 
@@ -89,7 +89,7 @@ CAUSES = {
 
 @pytest.mark.parametrize("name", HABITS)
 def test_a_habit_is_a_model_that_trains(name: str) -> None:
-    """Which breaks it has is tested for some habits below, and for all in docs/survey.md."""
+    """Which breaks it has is tested for some habits below, and for all in docs/figures/survey.md."""
     torch.manual_seed(0)
     model, args, kwargs = HABITS[name]()
     outputs = [leaf for leaf in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -163,7 +163,7 @@ def test_the_page_says_how_busy_the_machine_was(tmp_path: Path) -> None:
 def test_a_model_that_ships_with_weft_is_changed_too(capsys: pytest.CaptureFixture[str]) -> None:
     """Its lines are those of the model's file, not of the package."""
     options = json.dumps({"backend": "eager", "train": False, "seconds": 0.1, "hlo": False})
-    assert _survey_worker.main(["habits", ".", "prints and logs", options]) == 0
+    assert survey_worker.main(["habits", ".", "prints and logs", options]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     found = row_from({"group": "habits", "name": "logs"} | json.loads(line))
     assert found.causes == ["Failed to trace builtin operator"] and found.gains
@@ -183,7 +183,7 @@ def test_the_page_of_a_run_is_that_of_its_rows(
 
     monkeypatch.setattr(subprocess, "run", worker)
     kept, page = tmp_path / "rows.json", tmp_path / "page.md"
-    assert _survey.main(["--models", "habits", "--json", str(kept), "--output", str(page)]) == 0
+    assert survey.main(["--models", "habits", "--json", str(kept), "--output", str(page)]) == 0
     assert "'a change'" in page.read_text()
     assert page.read_text() == to_markdown(read(str(kept)))
 
@@ -202,7 +202,7 @@ def test_two_studies_are_one_page_whether_run_together_or_not(
     for study, path in zip(studies, paths, strict=True):
         write([study], path)
     assert read(paths[0]) == studies[:1]
-    assert _survey.main(["--read", *paths]) == 0
+    assert survey.main(["--read", *paths]) == 0
     text = capsys.readouterr().out
     assert text == to_markdown(studies) + "\n"
     titles = [line for line in text.splitlines() if line.startswith("## ")]
@@ -211,7 +211,7 @@ def test_two_studies_are_one_page_whether_run_together_or_not(
 
     output = tmp_path / "page.md"
     words = ["--both", "--models", "cells", "--cells", str(tmp_path), "--output", str(output)]
-    assert _survey.main(words) == 0
+    assert survey.main(words) == 0
     assert output.read_text().count("Not there: cells: there is no package `cells`") == 2
 
 
@@ -224,10 +224,10 @@ def test_a_file_that_is_no_study_is_status_2(
         path.write_text(content)
     with pytest.raises(StudyError):
         read(str(path))
-    assert _survey.main(["--read", str(path)]) == 2
+    assert survey.main(["--read", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
 
 
 def test_a_wrong_command_line_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _survey.main(["--models", "recurrent,nothing"]) == 2
+    assert survey.main(["--models", "recurrent,nothing"]) == 2
     assert "there is no nothing" in capsys.readouterr().err

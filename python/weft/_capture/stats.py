@@ -105,8 +105,8 @@ def stats() -> Stats:
     Weft's machine code, by reason; `extern`: by op, calls left to ATen in graphs compiled by
     `torch.compile(backend="weft")`, and calls of ATen's operators from inside programs; `contended`: calls that ran on
     one thread, or whose threads split the rows of a batch rather than its columns, since other programs used the cores
-    (docs/execution.md). `captured`: how many programs of steps are kept now, the most that are (WEFT_CAPTURED, 512),
-    the bytes that their records and texts take (64 MB at most), and how many compiled programs are kept in all
+    (docs/engine/execution.md). `captured`: how many programs of steps are kept now, the most that are (WEFT_CAPTURED,
+    512), the bytes that their records and texts take (64 MB at most), and how many compiled programs are kept in all
     (WEFT_EXECUTABLES, 1024, at most).
 
     `backend`, of `torch.compile(backend="weft")`: `frames`, graphs taken from Dynamo; `graphs` compiled of them

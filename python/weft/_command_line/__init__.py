@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case ["explain", *rest]:
             return importlib.import_module("weft.explanation._commands").main(rest, run)
         case ["survey", *rest]:
-            return importlib.import_module("weft.explanation._survey").main(rest)
+            return importlib.import_module("weft.explanation._survey.survey").main(rest)
         case []:
             wrong(f"a command is missing: {_KNOWN}, --version or --help")
         case [word, *_]:

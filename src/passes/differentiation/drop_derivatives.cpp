@@ -7,10 +7,9 @@ namespace {
 
 using ir::Block;
 using ir::Op;
-using ir::OpCode;
 
 /// Whether the op has no effect once the program is differentiated.
-bool is_settled(const Op& op) { return op.code == OpCode::kStopGradient || op.code == OpCode::kCustomVjp; }
+bool is_settled(const Op& op) { return ir::traits_of(op.code).marks != ir::Marks::kNothing; }
 
 void forget_derivatives(Block& block) {
   for (Op& op : block.ops) {

@@ -62,7 +62,7 @@ class Follower {
   }
 
   void follow(const Op& op) {
-    if (op.code == OpCode::kStopGradient) return;
+    if (ir::traits_of(op.code).marks == ir::Marks::kStop) return;
     if (op.code == OpCode::kScan) return follow_scan(op);
     Inputs inputs;
     for (const ValueId operand : op.operands) add_inputs(by_value_[operand], inputs);

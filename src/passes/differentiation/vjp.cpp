@@ -94,7 +94,9 @@ void refuse_another(ir::Block& block) {
   }
 }
 
-bool is_hook(const Op& op) { return op.code == ir::OpCode::kCustomVjp && op.attr_or<bool>("hook", false); }
+bool is_hook(const Op& op) {
+  return ir::traits_of(op.code).marks == ir::Marks::kOwn && op.attr_or<bool>("hook", false);
+}
 
 /// All symbols in the sizes of the program's values.
 std::set<std::string> symbols_of(const Program& program) {

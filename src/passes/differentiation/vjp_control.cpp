@@ -3,7 +3,7 @@
 
 #include "base/external.h"
 #include "ir/inline.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "passes/differentiation/vjp_rules.h"
 
 namespace weft::passes::vjp_rules {

@@ -152,7 +152,7 @@ class ScanRule {
     std::unordered_map<ValueId, ValueId> exact;  // by rounded value: the value before rounding
     Substitution rounded;
     for (const Op& op : forward_.ops) {
-      if (op.code != ir::OpCode::kCast) continue;
+      if (!ir::is_conversion(op.code)) continue;
       const ValueId from = op.operands[0], to = op.results[0];
       if (op.attr_or<bool>(ir::kExcessPrecision, false) && is_half(program_.type(to).dtype)) exact[to] = from;
       if (auto found = exact.find(from); found != exact.end() && program_.type(found->second) == program_.type(to))

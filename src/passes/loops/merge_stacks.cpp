@@ -226,7 +226,7 @@ class MergeStacks {
       const Op& op = body_.ops[i];
       if (op.code == OpCode::kScan)
         for (ValueId result : op.results) stacks.insert(result);
-      if (op.code == OpCode::kCast) cast_of_.emplace(op.results[0], op.operands[0]);
+      if (ir::is_conversion(op.code)) cast_of_.emplace(op.results[0], op.operands[0]);
       if (!op.regions.empty()) for_each_use(op, [&](ValueId v) { elsewhere_.insert(v); });
       for (ValueId v : op.operands)
         if (stacks.contains(v) && (readers_[v].empty() || readers_[v].back() != i)) readers_[v].push_back(i);

@@ -277,7 +277,7 @@ class Sink {
   }
 
   bool widens(const Op& op) const {
-    return op.code == OpCode::kCast &&
+    return ir::is_conversion(op.code) &&
            size_of(program_.type(op.operands[0]).dtype) < size_of(program_.type(op.results[0]).dtype);
   }
 

@@ -36,7 +36,7 @@ def benchmark(module: str):
 
 @pytest.fixture(scope="module")
 def regress():
-    with benchmark("regress") as module:
+    with benchmark("reports.regress") as module:
         yield module
 
 
@@ -96,7 +96,7 @@ def test_the_readme_and_the_plot_have_the_numbers_of_the_page(tmp_path):
     with benchmark("pages") as pages:
         section = pages.parts(pages.PAGE.read_text(), "bench")[1]
         assert pages.parts(pages.README.read_text(), "bench")[1] == pages.means(section)
-    with benchmark("plot") as plot:
+    with benchmark("reports.plot") as plot:
         panels = plot.panels(section)
         plot.draw(section, tmp_path / "again.svg")
     assert len(panels) == 4 and all(len(panel.shapes) == 7 for panel in panels)
@@ -116,10 +116,11 @@ def test_the_readmes_first_numbers_are_those_of_the_pages():
     (gru,) = numbers("README.md", r"^- GRU training: ([\d.]+)x eager")
     (lstm,) = numbers("README.md", r"^- LSTM training: ([\d.]+)x eager")
     assert f"trains {gru:.1f} times as fast as in eager PyTorch, an LSTM layer {lstm:.2f} times" in said
-    (loop,) = numbers("docs/cells.md", r"^- forward: ([\d.]+)x Python loop")
+    (loop,) = numbers("docs/figures/cells.md", r"^- forward: ([\d.]+)x Python loop")
     assert f"{loop:.1f} times as fast as its loop in Python" in said
-    cases, slower = numbers("docs/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
-    worst = min(map(float, re.findall(r" ([\d.]+)x \|$", (BENCHMARKS.parent / "docs/sweep.md").read_text(), re.M)))
+    cases, slower = numbers("docs/figures/sweep.md", r"^- (\d+) cases, (\d+) slower than eager beyond noise")
+    sweep = (BENCHMARKS.parent / "docs/figures/sweep.md").read_text()
+    worst = min(map(float, re.findall(r" ([\d.]+)x \|$", sweep, re.M)))
     count = {0: "none was", 1: "1 was"}.get(int(slower), f"{slower:.0f} were")
     assert f"[{cases:.0f} random shapes]" in said and f"{count} slower than eager" in said
     assert f"the worst {worst:.2f}x" in said
@@ -154,7 +155,7 @@ def test_the_report_says_how_long_a_first_result_takes():
     for case, cold in zip(run["cases"], (61_000, 48_000, 96_400), strict=True):
         case["peers"]["inductor"] = {"median_ms": 1.0, "cold_ms": cold}
     run["cases"][0]["peers"]["weft"]["cold_ms"] = 37.4
-    with benchmark("report") as report:
+    with benchmark("reports.report") as report:
         assert report.first_result_lines(run) == [
             "Weft: 37.4 ms (37.4 ms to 37.4 ms)",
             "Inductor: 61 s (48 s to 96.4 s)",
@@ -180,7 +181,7 @@ def report_with_wrong():
 
 def test_what_is_wrong_is_in_no_ratio_and_named_so(regress):
     run = report_with_wrong()
-    with benchmark("report") as report:
+    with benchmark("reports.report") as report:
         eager, other, _ = run["cases"]
         assert [report.best_peer(case) for case in run["cases"]] == [3.0, 4.0, 4.0]
         (summary,) = report.summarise(run)
@@ -198,7 +199,7 @@ def test_what_is_wrong_is_in_no_ratio_and_named_so(regress):
         assert report.failures(run)
         assert not report.failures({"cases": [eager, other]})
     assert list(regress.ratios(run)) == ["lstm B2 T1 H8 training bfloat16"]
-    with benchmark("plot") as plot:
+    with benchmark("reports.plot") as plot:
         assert plot.milliseconds("1.5 ±0%") == 1.5 and plot.milliseconds("1.5 ±0% wrong") is None
 
 

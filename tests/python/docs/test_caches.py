@@ -1,4 +1,4 @@
-"""Every table that lives as long as the process is in docs/execution.md, with its bound."""
+"""Every table that lives as long as the process is in docs/engine/execution.md, with its bound."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def _tables() -> dict[str, Path]:
 
 
 def test_every_table_is_in_the_page_with_its_bound():
-    page = (ROOT / "docs/execution.md").read_text().split("## Caches")[1].split("\n## ")[0]
+    page = (ROOT / "docs/engine/execution.md").read_text().split("## Caches")[1].split("\n## ")[0]
     listed = set(re.findall(r"`(\w+)`", page))
     tables = _tables()
     assert len(tables) > 10, "the expressions above find none"
     missing = {
         name: str(file.relative_to(ROOT)) for name, file in tables.items() if name not in listed | NO_CACHES.keys()
     }
-    assert not missing, "tables that docs/execution.md does not list, and that are not among NO_CACHES"
+    assert not missing, "tables that docs/engine/execution.md does not list, and that are not among NO_CACHES"

@@ -16,7 +16,8 @@ import weft
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+PAGES = [path for folder in ("docs", "docs/engine", "docs/figures") for path in (ROOT / folder).glob("*.md")]
+DOCUMENTS += sorted(str(path.relative_to(ROOT)) for path in PAGES)
 
 
 def tracked_files() -> list[Path]:
@@ -56,7 +57,7 @@ def test_files_named_in_the_text_exist(document: str) -> None:
 
 
 #: Pages for those who change the engine: their names are those of the code.
-ENGINE_PAGES = ["docs/add-a-pass.md", "docs/add-an-op.md", "docs/execution.md", "docs/ir.md"]
+ENGINE_PAGES = ["docs/engine/add-a-pass.md", "docs/engine/add-an-op.md", "docs/engine/execution.md", "docs/ir.md"]
 
 
 @pytest.fixture(scope="module")

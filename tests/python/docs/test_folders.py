@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-import runpy
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tree_scripts import ROOT, run_script
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import check_folders
+
+
+def make(root: Path, files: dict[str, int]) -> None:
+    """A repository with so many files in each folder."""
+    for folder, count in files.items():
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            (root / folder / f"file_{number}").touch()
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run(["git", "-C", str(root), "add", "."], check=True)
 
 
 def test_this_tree_is_clean() -> None:
@@ -15,14 +31,20 @@ def test_this_tree_is_clean() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_faults_are_found() -> None:
-    faults = runpy.run_path(str(ROOT / "scripts/check_folders.py"))["faults"]
-    counts = {"full": 30, "full/crowded": 31, "lower": 33, "parted": 29, "higher": 36, "as_listed": 32}
-    above = {"lower": 34, "parted": 34, "higher": 35, "as_listed": 32, "gone": 40}
-    assert faults(counts, above) == [
+def test_faults_are_found(tmp_path: Path) -> None:
+    make(tmp_path, {"full": 30, "full/crowded": 31, "fewer": 33, "few": 29, "more": 36})
+    (tmp_path / "full/untracked").touch()
+    found = check_folders.faults(check_folders.tracked(tmp_path), {"fewer": 34, "few": 34, "more": 35})
+    assert found == [
+        "few: 29 files, no longer 34; take it out of ABOVE (scripts/check_folders.py)",
+        "fewer: 33 files, no longer 34; write 33 into ABOVE (scripts/check_folders.py)",
         "full/crowded: 31 files, at most 30; part it, as its files belong together",
-        "gone: 0 files, no longer 40; take it out of ABOVE (scripts/check_folders.py)",
-        "higher: 36 files, at most 35; part it, as its files belong together",
-        "lower: 33 files, no longer 34; write 33 into ABOVE (scripts/check_folders.py)",
-        "parted: 29 files, no longer 34; take it out of ABOVE (scripts/check_folders.py)",
+        "more: 36 files, at most 35; part it, as its files belong together",
     ]
+
+
+def test_a_fault_is_printed_and_ends_with_1(tmp_path: Path) -> None:
+    make(tmp_path, {"crowded": 31})
+    done = run_script("check_folders.py", tmp_path)
+    assert done.returncode == 1
+    assert "crowded: 31 files, at most 30; part it, as its files belong together" in done.stdout.splitlines()

@@ -40,7 +40,7 @@ document.body.textContent = JSON.stringify({pictures, wide, captions, broken, co
 def test_every_page_is_in_the_contents() -> None:
     listed = re.findall(r"^(\.\./\S+|\w+)$", (ROOT / "docs/site/index.md").read_text(), re.M)
     pages = {(ROOT / "docs/site" / f"{name}.md").resolve() for name in listed}
-    there = {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/site/*.md")} - {ROOT / "docs/site/index.md"}
+    there = {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")} - {ROOT / "docs/site/index.md"}
     assert pages == there | {ROOT / "examples/cells/README.md", *ROOT.glob("examples/packages/*/README.md")}
 
 
@@ -94,7 +94,7 @@ CAPTIONS = ["Begin", "Guides", "From elsewhere", "Reference", "Figures", "The en
     [
         ("README.html", "Weft"),
         ("docs/site/python.html", "Python reference"),
-        ("docs/performance.html", "Performance"),
+        ("docs/figures/performance.html", "Performance"),
         ("docs/ir.html", "The IR"),
     ],
 )

@@ -14,7 +14,7 @@
 #include "engine/engine.h"
 #include "engine/native.h"
 #include "in_child.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
 #include "interpreter/numeric.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/settings.h"
 #include "engine/engine.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "native_run.h"
 #include "programs.h"
 #include "random_program.h"

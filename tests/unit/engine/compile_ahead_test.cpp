@@ -11,7 +11,7 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "in_child.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft::engine {
 namespace {

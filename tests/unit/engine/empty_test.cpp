@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "native_run.h"
 #include "programs.h"
 

@@ -11,8 +11,8 @@
 
 #include "base/settings.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "native_run.h"
 #include "passes/differentiation/vjp.h"
 

@@ -8,7 +8,7 @@
 #include "base/external.h"
 #include "gradients.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "native_run.h"
 #include "passes/differentiation/vjp.h"
 #include "programs.h"

@@ -12,7 +12,7 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "programs.h"
 
 namespace weft {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "engine/engine.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "jit/object_cache.h"
 #include "planning/cpu/cpu_target.h"
 #include "programs.h"

@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 #include "interpreter/interpreter.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "native_run.h"
 #include "passes/differentiation/vjp.h"
 #include "programs.h"

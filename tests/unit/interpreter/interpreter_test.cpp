@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "interpreter/numeric.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "programs.h"
 #include "random_program.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft {
 namespace {
@@ -25,6 +25,8 @@ const std::map<OpCode, std::string> kOps = {
     {OpCode::kConstant, "constant {value = 2.5} : f32[2,3]"},
     {OpCode::kCopy, "copy %a"},
     {OpCode::kStopGradient, "stop_gradient %a"},
+    {OpCode::kCast, "cast %a : f64[3,4]"},
+    {OpCode::kCustomVjp, "custom_vjp %b, %a {inputs = 1, refuses = \"no\"} : f32[3,4]"},
     {OpCode::kNeg, "neg %a"},
     {OpCode::kAdd, "add %a, %b"},
     {OpCode::kSub, "sub %a, %b"},
@@ -128,6 +130,13 @@ TEST(OpTraits, ElementsAreWhereTheTraitSays) {
                   const int64_t source = source_of(traits.elements, each.op(), place, {3, 4}, result.sizes);
                   EXPECT_EQ(values[i], a[static_cast<size_t>(source)]) << "element " << i;
                 }
+              });
+}
+
+TEST(OpTraits, ConversionsAndMarksLeaveNumbersAsTheyAre) {
+  for_each_op([](const ir::OpTraits& traits) { return traits.converts || traits.marks != ir::Marks::kNothing; },
+              [](const ir::OpTraits&, const Tried& each) {
+                EXPECT_EQ(each.run(numbers(1), numbers(100)).to_doubles(), numbers(1));
               });
 }
 

@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "ir/builder.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "ir/verifier.h"
 #include "programs.h"
 #include "random_program.h"

@@ -1,6 +1,6 @@
 // Type rules: the type of each op's result, and the message when operands don't fit.
 
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "ir/verifier.h"
 #include "programs.h"
 

@@ -4,7 +4,7 @@
 
 #include "ir/binder.h"
 #include "ir/builder.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "programs.h"
 
 namespace weft {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "packages/memory.h"
+#include "packages/plan/memory.h"
 
 namespace weft {
 namespace {

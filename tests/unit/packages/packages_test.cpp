@@ -10,7 +10,7 @@
 #include "interpreter/interpreter.h"
 #include "ir/builder.h"
 #include "ir/inline.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "packages/package.h"
 #include "random_program.h"
 

@@ -6,7 +6,7 @@
 #include "gradients.h"
 #include "interpreter/interpreter.h"
 #include "ir/builder.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "ir/verifier.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"

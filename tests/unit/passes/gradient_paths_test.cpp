@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 
 namespace weft::passes {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "gradients.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "ir/verifier.h"
 #include "lowered.h"
 #include "passes/pass_runner.h"

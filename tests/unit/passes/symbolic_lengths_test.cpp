@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/binder.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "ir/verifier.h"
 #include "passes/rolling/roll.h"
 #include "random_program.h"

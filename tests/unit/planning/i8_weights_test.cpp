@@ -9,8 +9,8 @@
 
 #include "base/settings.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "lowered.h"
 #include "machine.h"
 #include "native_run.h"

@@ -10,7 +10,7 @@
 
 #include "gradients.h"
 #include "interpreter/interpreter.h"
-#include "ir/printer.h"
+#include "ir/text/printer.h"
 #include "lowered.h"
 #include "programs.h"
 #include "random_program.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/settings.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "native_run.h"
 #include "random_program.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/settings.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "lowered.h"
 #include "machine.h"
 #include "native_run.h"

@@ -14,7 +14,7 @@
 #include "elements.h"
 #include "interpreter/interpreter.h"
 #include "interpreter/numeric.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "native_run.h"
 #include "random_program.h"
 #include "runtime/kernels/kernels.h"

@@ -10,7 +10,7 @@
 
 #include "base/settings.h"
 #include "gradients.h"
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "native_run.h"
 #include "random_program.h"
 

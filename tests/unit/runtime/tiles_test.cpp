@@ -21,8 +21,8 @@
 
 #include "gradients.h"
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "native_run.h"
 #include "passes/differentiation/vjp.h"
 #include "programs.h"

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "interpreter/interpreter.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "random_program.h"
 
 namespace weft::testing {

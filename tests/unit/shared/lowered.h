@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ir/parser.h"
+#include "ir/text/parser.h"
 #include "passes/pass_runner.h"
 #include "planning/cpu/cpu_target.h"
 #include "planning/schedule.h"

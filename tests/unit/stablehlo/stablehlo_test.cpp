@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "ir/binder.h"
-#include "ir/call_text.h"
-#include "ir/parser.h"
+#include "ir/text/call_text.h"
+#include "ir/text/parser.h"
 #include "stablehlo/emitter.h"
 #include "stablehlo/write.h"
 

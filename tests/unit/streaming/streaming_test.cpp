@@ -7,9 +7,9 @@
 
 #include "interpreter/interpreter.h"
 #include "ir/builder.h"
-#include "ir/call_text.h"
-#include "ir/parser.h"
-#include "ir/printer.h"
+#include "ir/text/call_text.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "ir/verifier.h"
 #include "programs.h"
 #include "random_program.h"

@@ -84,7 +84,7 @@ class Options:
     """The options for one file. A missing option is None, or the default given by the caller."""
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    container: str = ""  #: the kind of file, a key of `_sniff.CONTAINERS`
+    container: str = ""  #: the kind of file, a key of `_files.sniff.CONTAINERS`
 
     def check(self, format: str, known: Collection[str]) -> None:
         """Raises FormatError for names that `format` doesn't know; the message lists those that it knows."""

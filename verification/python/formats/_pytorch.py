@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from weft.formats._beside import beside, parts_of
+from weft.formats._files.tensors import parameter, write_tensors
 from weft.formats._layers import SIGMOID, TANH, Direction, FormatError, Layer, Source
 from weft.formats._options import Options
 from weft.formats._stacks import stacks_of
-from weft.formats._tensors import parameter, write_tensors
 
 OPTIONS = (
     "module", "reset_after", "gate_activation", "activation", "output_activation", "nonlinearity", "cell_clip",

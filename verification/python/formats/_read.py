@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from weft.formats._beside import unused_text
+from weft.formats._files.sniff import CONTAINERS, container_of, first_line
+from weft.formats._files.tensors import READERS, read_tensors
 from weft.formats._layers import FormatError, Source
 from weft.formats._options import Options
 from weft.formats._registry import FORMATS, Format, by_name
-from weft.formats._sniff import CONTAINERS, container_of, first_line
-from weft.formats._tensors import READERS, read_tensors
 
 
 def read(path: str | os.PathLike[str], format: str | None = None, options: Mapping[str, Any] | None = None) -> Source:

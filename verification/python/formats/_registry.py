@@ -8,23 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from weft.formats import (
-    _burn,
-    _burn_write,
-    _equinox,
-    _export,
-    _export_write,
-    _flax,
-    _flax_write,
-    _haiku,
-    _keras,
-    _keras_write,
-    _mlx,
-    _onnx,
-    _onnx_write,
-    _pytorch,
-    _trace,
-)
+from weft.formats import _burn, _export, _keras, _onnx, _pytorch, _trace
+from weft.formats._arrays import equinox, flax, flax_write, haiku, mlx
 from weft.formats._layers import FormatError, Layer, Source, Trace
 from weft.formats._options import Options
 
@@ -41,7 +26,7 @@ class Format:
 
     name: str
     extensions: tuple[str, ...]  #: by which `write` knows the format; the first format with an extension has it
-    containers: tuple[str, ...]  #: keys of _sniff.CONTAINERS in which the format may be
+    containers: tuple[str, ...]  #: keys of _files.sniff.CONTAINERS in which the format may be
     options: Collection[str]  #: names that `options` may have for the format
     write: Callable[[list[Layer], Path], list[str]] | Callable[[Trace, Path], list[str]] | None = None
     read: Callable[[Path, Options], Source] | None = None
@@ -53,7 +38,7 @@ _ARRAYS = ("torch", "safetensors", "npz", "msgpack")  # files of frameworks with
 
 #: In the order in which they are asked whether a file's names are theirs.
 FORMATS: tuple[Format, ...] = (
-    Format("equinox", (), _ARRAYS, _equinox.OPTIONS, layers_of=_equinox.layers_of),
+    Format("equinox", (), _ARRAYS, equinox.OPTIONS, layers_of=equinox.layers_of),
     Format(
         "pytorch",
         (".pt", ".pth", ".safetensors"),
@@ -62,34 +47,34 @@ FORMATS: tuple[Format, ...] = (
         _pytorch.write,
         layers_of=_pytorch.layers_of,
     ),
-    Format("mlx", (), _ARRAYS, _mlx.OPTIONS, layers_of=_mlx.layers_of),
-    Format("haiku", (), _ARRAYS, _haiku.OPTIONS, layers_of=_haiku.layers_of),
+    Format("mlx", (), _ARRAYS, mlx.OPTIONS, layers_of=mlx.layers_of),
+    Format("haiku", (), _ARRAYS, haiku.OPTIONS, layers_of=haiku.layers_of),
     Format(
         "burn",
         (".safetensors", ".pt", ".pth"),
         _TENSORS,
         _burn.OPTIONS,
-        _burn_write.write,
+        _burn.write,
         layers_of=_burn.layers_of,
     ),
     Format(
         "flax",
         (".msgpack", ".safetensors", ".npz"),
         ("msgpack", "safetensors", "npz"),
-        _flax.OPTIONS,
-        _flax_write.write,
-        layers_of=_flax.layers_of,
+        flax.OPTIONS,
+        flax_write.write,
+        layers_of=flax.layers_of,
     ),
     Format(
         "keras",
         (".keras", ".weights.h5"),
         ("keras", "hdf5"),
         _keras.OPTIONS,
-        _keras_write.write,
+        _keras.write,
         read=_keras.read,
     ),
-    Format("torch.export", (".pt2",), ("export",), _export.OPTIONS, _export_write.write, read=_export.read),
-    Format("onnx", (".onnx",), ("onnx",), _onnx.OPTIONS, _onnx_write.write, read=_onnx.read),
+    Format("torch.export", (".pt2",), ("export",), _export.OPTIONS, _export.write, read=_export.read),
+    Format("onnx", (".onnx",), ("onnx",), _onnx.OPTIONS, _onnx.write, read=_onnx.read),
     Format(
         "trace",
         (".npz", ".safetensors", ".pt", ".pth"),

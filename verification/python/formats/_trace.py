@@ -6,9 +6,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from weft.formats._files.tensors import parameter, write_tensors
 from weft.formats._layers import FormatError, Source, Trace
 from weft.formats._options import Options
-from weft.formats._tensors import parameter, write_tensors
 
 OPTIONS: tuple[str, ...] = ()
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.formats._atomic import replacing
 from weft.formats._beside import unused_text
+from weft.formats._files.atomic import replacing
+from weft.formats._files.sniff import first_line
 from weft.formats._layers import FormatError, Layer, Source, Trace
 from weft.formats._registry import by_extension, by_name
-from weft.formats._sniff import first_line
 
 
 def write(

@@ -1,6 +1,6 @@
 """Known differences in words: what an implementation with these numbers does, and how to do the same here.
 
-The names and their forms come from verification/verify/changes*.cpp; docs/verify.md lists them. This file has
+The names and their forms come from verification/verify/diagnosis/changes*.cpp; docs/verify.md lists them. This file has
 differences in what a cell computes; `_rearrangements` those of parameters, steps, rows and directions, `_terms` those
 of single gates.
 """

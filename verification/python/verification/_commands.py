@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import formats
 from weft.formats import FormatError
-from weft.formats._atomic import replacing
+from weft.formats._files.atomic import replacing
 from weft.formats._options import named_values
 from weft.formats._registry import FORMATS
 

@@ -307,7 +307,7 @@ def test_arrays_in_pieces_and_of_other_dtypes(tmp_path, monkeypatch):
     assert a.directions[0].weight_x.dtype == torch.float64 and b.directions[0].weight_x.dtype == torch.bfloat16
     kernel = variables["params"]["cell"]["iz"]["kernel"]
     np.testing.assert_array_equal(a.directions[0].weight_x[4:8].T, kernel)
-    monkeypatch.setattr(formats._msgpack, "_CHUNK", 64)
+    monkeypatch.setattr(formats._files.msgpack, "_CHUNK", 64)
     formats.write(a, tmp_path / "again.msgpack")
     restored = flax.serialization.msgpack_restore((tmp_path / "again.msgpack").read_bytes())
     np.testing.assert_array_equal(restored["params"]["layers_0"]["cell"]["iz"]["kernel"], kernel)

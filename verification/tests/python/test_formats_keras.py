@@ -383,12 +383,12 @@ def test_links_claims_and_foreign_dtypes_in_hdf5_are_refused(tmp_path):
 
 
 def test_a_crash_or_hang_of_the_child_is_an_error(tmp_path, monkeypatch):
-    from weft.formats import _hdf5
+    from weft.formats._files import hdf5
 
     path = tmp_path / "model.weights.h5"
     path.write_bytes(h5(x=np.zeros(3, "f4")))
     child = tmp_path / "child.py"
-    monkeypatch.setattr(_hdf5, "_CHILD", child)
+    monkeypatch.setattr(hdf5, "_CHILD", child)
     for script, words in {
         "import os; os.kill(os.getpid(), 11)": "libhdf5 ended with SIGSEGV",
         "import os; os._exit(1)": "libhdf5 ended with status 1",
@@ -397,7 +397,7 @@ def test_a_crash_or_hang_of_the_child_is_an_error(tmp_path, monkeypatch):
         "import resource, os; resource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass": "come to an end",
         "import time; time.sleep(60)": "libhdf5 took longer than 1.0 s",
     }.items():
-        monkeypatch.setattr(_hdf5, "_PATIENCE", 0.5 if "sleep" in script else 10)
+        monkeypatch.setattr(hdf5, "_PATIENCE", 0.5 if "sleep" in script else 10)
         child.write_text(script)
         with pytest.raises(FormatError, match=words):
             formats.read(path)

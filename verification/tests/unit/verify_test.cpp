@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "verify/compare.h"
-#include "verify/diagnose.h"
+#include "verify/diagnosis/diagnose.h"
 #include "verify/step.h"
 
 namespace weft::verify {

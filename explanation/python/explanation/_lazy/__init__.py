@@ -1,0 +1,1 @@
+"""Programs on the lazy device: what cuts their steps, and which change mends a cut."""

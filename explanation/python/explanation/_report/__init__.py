@@ -1,0 +1,1 @@
+"""What a report holds, and how it is written and read."""

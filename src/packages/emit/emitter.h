@@ -1,0 +1,259 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "packages/emit/rings.h"
+#include "packages/plan/memory.h"
+#include "packages/plan/stored_weights.h"
+#include "packages/plan/tasks.h"
+#include "packages/target.h"
+
+namespace weft::packages {
+
+/// One coordinate: a loop's counter plus a constant.
+struct Coordinate {
+  llvm::Value* base = nullptr;
+  int64_t offset = 0;
+  auto operator<=>(const Coordinate&) const = default;
+};
+
+/// A vector of elements of a value: neighbours along one dim, or one element.
+struct Place {
+  std::vector<Coordinate> at;
+  int64_t lane = -1;   ///< the dim; -1: one element
+  unsigned lanes = 1;  ///< the number of lanes; those after the end of the dim hold anything
+  auto operator<=>(const Place&) const = default;
+};
+
+/// Memory of a value.
+struct Buffer {
+  llvm::Value* base = nullptr;
+  std::vector<int64_t> strides;  ///< in elements
+  DType dtype = DType::kF32;
+};
+
+/// Emits one step as straight LLVM IR: loop nests with constant bounds over memory at constant offsets. There is no
+/// call in it, of the runtime or of a library.
+class Emitter {
+ public:
+  Emitter(const Bound& step, const Tasks& tasks, const StoredWeights& weights, const Target& target,
+          llvm::Module& module);
+
+  /// The function (state, inputs, outputs) -> status, and the memory that it takes.
+  llvm::Function* emit_step(const std::string& name);
+  const Memory& memory() const { return memory_; }
+
+ private:
+  using Body = std::function<void(llvm::Value* i)>;
+
+  // ---- loops and memory (emitter.cpp)
+  void loop(int64_t count, int64_t step, const Body& body);
+  /// Emits nested loops over `sizes`, skipping dims of one element.
+  void loops(const std::vector<int64_t>& sizes, size_t dim, std::vector<Coordinate>& at,
+             const std::function<void()>& body);
+  llvm::Value* number(int64_t value) { return llvm::ConstantInt::get(index_, static_cast<uint64_t>(value), true); }
+  llvm::Value* sum(const Coordinate& coordinate);
+  llvm::Value* index(llvm::Instruction::BinaryOps code, llvm::Value* a, llvm::Value* b);
+  llvm::Value* index(llvm::Instruction::BinaryOps code, llvm::Value* a, int64_t b) { return index(code, a, number(b)); }
+  llvm::Value* address(const Buffer& buffer, const std::vector<Coordinate>& at);
+  llvm::Value* load(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes);
+  llvm::Value* load_lanes(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes);
+  void store(const Buffer& buffer, const std::vector<Coordinate>& at, llvm::Value* value);
+  void store_exactly(const Buffer& buffer, const std::vector<Coordinate>& at, llvm::Value* value, int64_t lanes);
+  llvm::FixedVectorType* register_type(DType dtype, unsigned lanes);
+  llvm::Value* splat(llvm::Value* value, unsigned lanes);
+  unsigned lanes_for(ir::ValueId value) const;
+  unsigned lanes_for(DType dtype, int64_t columns) const;
+  Memory::Slot& reserve(ir::ValueId value, int64_t row) { return reserve(value, sizes(value), row); }
+  Memory::Slot& reserve(ir::ValueId value, const std::vector<int64_t>& shape, int64_t row);
+  Buffer in_state(ir::ValueId value, const Memory::Slot& slot);
+  std::vector<int64_t> sizes(ir::ValueId value) const { return sizes_of(program_, value); }
+  static bool is_empty(const std::vector<int64_t>& sizes) { return std::ranges::find(sizes, 0) != sizes.end(); }
+  DType dtype(ir::ValueId value) const { return program_.type(value).dtype; }
+  llvm::GlobalVariable* global(llvm::Constant* data, const std::string& name);
+
+  // ---- elements (elements.cpp)
+  llvm::Value* get(ir::ValueId value, const Place& place);
+  llvm::Value* compute(ir::ValueId value, const ir::Op& op, const Place& place);
+  llvm::Value* get_constant(ir::ValueId value, const Place& place);
+  llvm::GlobalVariable* table(const interpreter::Array& array);
+  llvm::Value* load_from(llvm::GlobalVariable* table, const interpreter::Array& array, const Place& place);
+  llvm::Value* get_one_by_one(ir::ValueId value, const Place& place);
+  llvm::Value* elementwise(const ir::Op& op, const Place& place);
+  llvm::Value* broadcast(const ir::Op& op, const Place& place);
+  std::optional<Place> reshaped(const ir::Op& op, const Place& place);
+  llvm::Value* gather(const ir::Op& op, const Place& place);
+  llvm::Value* dynamic_slice(const ir::Op& op, const Place& place);
+  /// An index that is in 0..most, or else 0 and the step fails.
+  llvm::Value* checked_index(llvm::Value* index, int64_t most);
+  llvm::Value* integer_division(const ir::Op& op, llvm::Value* x, llvm::Value* y);
+  void fail_if(llvm::Value* any);
+  llvm::Value* valid(llvm::Value* vector);
+
+  // ---- products by constant weights (products.cpp)
+  /// A term of a sum: left [..., K] by some rows of the weights, from a column on.
+  struct Part {
+    const ir::Op* product;
+    ir::ValueId left;
+    std::vector<Coordinate> rows;  ///< of the left operand
+    int64_t row, size;             ///< of the weights: the first, and how many
+    Coordinate column;
+  };
+  struct Leaf {
+    ir::ValueId value;
+    Place place;
+  };
+  /// One vector of a sum of products, constants and other values.
+  struct Sum {
+    ir::ValueId value;
+    Place place;
+    std::vector<Part> parts;
+    std::vector<Leaf> constants, others;
+  };
+  /// How the columns of a nest are divided. A block is a few vectors; for each of them, every sum keeps a register.
+  struct Blocks {
+    int64_t columns = 1, count = 1;
+    unsigned lanes = 1, vectors = 1;
+    llvm::Value* backwards = nullptr;  ///< whether this step takes the blocks last to first; null: never
+    int64_t width() const { return static_cast<int64_t>(lanes) * vectors; }
+    int64_t padded() const { return count * width(); }
+  };
+  /// Products that read the same row of a left operand, by sum and part.
+  using Group = std::vector<std::pair<size_t, size_t>>;
+  /// What a block of columns reads, in bytes from the block's start: biases of all sums at 0, then scales of all parts
+  /// (of int8 weights), then the rows of each group.
+  struct Layout {
+    int64_t scales = 0, bytes = 0;
+    std::vector<int64_t> rows;
+  };
+  /// Registers by sum or part, and in them by split and vector.
+  using Totals = std::vector<std::vector<llvm::Value*>>;
+
+  Sum sum_of(ir::ValueId value, const Place& place);
+  void add_leaves(ir::ValueId value, const Place& place, bool top, Sum& sum);
+  bool is_packable(ir::ValueId value, const Place& place) const;
+  bool is_read_apart(ir::ValueId value) const;
+  llvm::Value* plain_sum(const Sum& sum);
+  llvm::Value* multiply_add(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  /// The sums that contain products and that the vector of `values` at a place needs, inner ones first.
+  std::vector<Sum> find_sums(const std::vector<ir::ValueId>& values, const Place& first);
+  /// Computes these sums, all of one type, for block `number` of the columns. get() then finds their values.
+  void emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, llvm::Value* number);
+  void emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, llvm::Value* block, const Totals& totals,
+                   const std::vector<Group>& groups, const Layout& layout, int64_t splits);
+  void emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, llvm::Value* weights,
+                  const Totals& totals, int64_t splits);
+  llvm::Value* add_splits(const std::vector<llvm::Value*>& total, unsigned vector, const Blocks& blocks,
+                          llvm::Type* type);
+  static bool is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks);
+  int64_t splits_for(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks) const;
+  std::vector<Group> groups_of(const std::vector<Sum>& sums) const;
+  Blocks blocks_for(ir::ValueId value, size_t sums) const;
+
+  // ---- weights in the order of reading (packing.cpp)
+  DType stored_type(const std::vector<Sum>& sums) const;
+  Layout layout_of(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks) const;
+  llvm::GlobalVariable* pack(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks,
+                             const Layout& layout);
+  bool is_paired(DType stored, size_t vector, size_t of) const;
+  double bias(const Sum& sum, int64_t column) const;
+  llvm::Value* load_vector(llvm::Value* row, int64_t offset, DType stored, size_t vector, size_t of, unsigned lanes);
+  llvm::Value* load_weights(llvm::Value* address, DType stored, unsigned lanes, int64_t align);
+  llvm::Value* get_weights(const Part& part, const Coordinate& row, const Place& place);
+
+  // ---- nests (nests.cpp)
+  struct Destination {
+    Buffer buffer;
+    std::vector<Coordinate> origin;
+    bool exact = false;  ///< nothing may be written behind the last column
+  };
+  void emit_task(const Task& task);
+  void free_what_is_read_no_longer(size_t task);
+  /// Elements of the values, which may be kNoValue for zeros, to their destinations.
+  void emit_elements(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to,
+                     const std::vector<int64_t>& domain, const Blocks& blocks);
+  void emit_block(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to, const Place& first,
+                  const Blocks& blocks, llvm::Value* number);
+  void emit_nest(const std::vector<ir::ValueId>& values);
+  bool is_in_place(size_t state, const Blocks& blocks) const;
+  std::vector<Sum> sums_of_nest(const std::vector<ir::ValueId>& values);
+  std::vector<Sum> of_type(const std::vector<Sum>& sums, DType dtype) const;
+  bool turns_round(const std::vector<Sum>& sums, const Blocks& blocks) const;
+  void emit_parts(const ir::Op& op);
+  void emit_part(ir::ValueId part, ir::ValueId whole, std::span<const Buffer> to,
+                 const std::vector<Coordinate>& origin);
+  void emit_reduction(const ir::Op& op);
+  void emit_row_reduction(const ir::Op& op, const std::vector<int64_t>& dims);
+  void emit_contraction(const ir::Op& op);
+  /// The next value of a fold at a place of the result, from the value before.
+  using Fold =
+      std::function<llvm::Value*(const Place& outer, const std::vector<Coordinate>& inner, llvm::Value* before)>;
+  /// A fold over `inner` sizes for each vector of a result.
+  void emit_folds(ir::ValueId result, const std::vector<int64_t>& inner,
+                  const std::function<llvm::Value*(unsigned lanes)>& start, const Fold& next);
+  llvm::Value* combine(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* identity(const ir::Op& op, unsigned lanes);
+  llvm::Value* variable(llvm::Value* start);
+
+  // ---- windows over the past (rings.cpp)
+  /// Where windows of one kind begin, by row: as the step finds them, as it leaves them, and where its rows go.
+  struct Turn {
+    int64_t offset = 0;  ///< in a state
+    llvm::Value *before = nullptr, *after = nullptr, *fresh = nullptr;
+  };
+  void place_ring(size_t number_of_state, const Ring& ring);
+  void start_turn(Turn& turn, const Ring& ring);
+  Buffer in_ring(ir::ValueId value, const Memory::Slot& slot, llvm::Value* row);
+  void emit_ring(ir::ValueId value);
+  void end_turns();
+
+  // ---- the step (step.cpp)
+  void place_states();
+  llvm::Value* is_backwards();
+  void stage_inputs();
+  bool needs_stage(ir::ValueId input) const;
+  void give_results();
+  /// Copies rows between memories, exactly.
+  void copy(const Buffer& from, const Buffer& to, const std::vector<int64_t>& sizes, DType dtype);
+
+  const Bound& step_;
+  const ir::Program& program_;
+  const Tasks& tasks_;
+  const StoredWeights& weights_;
+  const Target& target_;
+  llvm::Module& module_;
+  llvm::IRBuilder<> b_;
+  llvm::Type* index_;
+  llvm::Function* function_ = nullptr;
+  llvm::Value *state_ = nullptr, *bad_ = nullptr;
+  Memory memory_;
+  std::map<ir::ValueId, Buffer> buffers_;
+  std::set<ir::ValueId> scratch_;              ///< values whose memory is given back when nobody reads it any longer
+  std::map<ir::ValueId, size_t> last_reader_;  ///< of values with memory, the last task; behind all of them: the caller
+  std::map<ir::ValueId, std::pair<Ring, ir::ValueId>> rings_;  ///< by the new state: its ring and the old state
+  std::map<std::pair<int64_t, int64_t>, Turn> turns_;          ///< by rows, and by how many the window moves
+  std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
+  std::map<std::pair<ir::ValueId, Place>, llvm::Value*> known_;
+  std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
+  std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
+  std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;
+  std::vector<Sum>* recording_ = nullptr;    ///< where find_sums collects sums
+  llvm::BasicBlock* recorded_in_ = nullptr;  ///< the block of the nest, while find_sums is aside
+  int64_t direction_ = 0;                    ///< offset in a state of the flag whether blocks go backwards; 0: no flag
+  llvm::Value* backwards_ = nullptr;         ///< what it says
+  llvm::Value* block_column_ = nullptr;      ///< where the block being emitted begins; null: at 0
+  int64_t first_column_ = 0;                 ///< of the nest being emitted
+  llvm::Value* valid_ = nullptr;             ///< of the vector being emitted
+  bool alone_ = false;                       ///< the nest being emitted has few vectors
+  int64_t slack_ = 0;                        ///< elements that the block being emitted may read past an end
+};
+
+}  // namespace weft::packages

@@ -1,0 +1,175 @@
+// Packs weights in the order in which a step reads them, in the type in which they are stored.
+#include <cstring>
+
+#include "codegen/half.h"
+#include "codegen/pointwise.h"
+#include "packages/emit/emitter.h"
+
+namespace weft::packages {
+namespace {
+
+using ir::Op;
+using llvm::Value;
+
+/// The bytes of an object's table.
+class Bytes {
+ public:
+  void add(DType dtype, double value) {
+    switch (dtype) {
+      case DType::kF64:
+        return copy(value);
+      case DType::kF32:
+        return copy(static_cast<float>(value));
+      case DType::kI8:
+        return copy(static_cast<int8_t>(value));
+      default: {
+        const interpreter::Array half = interpreter::Array::of(dtype, {}, std::vector{value});
+        text_.append(reinterpret_cast<const char*>(half.bytes.data()), half.bytes.size());
+      }
+    }
+  }
+  void fill(int64_t size) { text_.resize(static_cast<size_t>(size)); }
+  const std::string& text() const { return text_; }
+
+ private:
+  template <typename T>
+  void copy(T value) {
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    text_.append(bytes, sizeof(T));
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+/// The stored type of the weights of these sums, which are all of one type.
+DType Emitter::stored_type(const std::vector<Sum>& sums) const {
+  const DType type = dtype(sums[0].value);
+  return type == DType::kF32 ? weights_.dtype() : type;
+}
+
+Emitter::Layout Emitter::layout_of(const std::vector<Sum>& sums, const std::vector<Group>& groups,
+                                   const Blocks& blocks) const {
+  const DType stored = stored_type(sums);
+  const int64_t size = size_of(dtype(sums[0].value)), align = blocks.lanes * size;
+  Layout layout;
+  layout.scales = static_cast<int64_t>(sums.size()) * blocks.width() * size;
+  int64_t at = layout.scales;
+  const auto columns = [&](const Group& group) { return static_cast<int64_t>(group.size()) * blocks.width(); };
+  for (const Group& group : groups) at += stored == DType::kI8 ? columns(group) * size : 0;
+  for (const Group& group : groups) {
+    layout.rows.push_back(at);
+    at += sums[group[0].first].parts[group[0].second].size * columns(group) * size_of(stored);
+  }
+  layout.bytes = (at + align - 1) / align * align;
+  return layout;
+}
+
+/// Whether this vector of a row of weights is interleaved with a neighbour, element by element. The first vector of a
+/// pair has an even index.
+bool Emitter::is_paired(DType stored, size_t vector, size_t of) const {
+  return target_.pairs && stored == DType::kBF16 && (vector | 1) < of;
+}
+
+/// [block][biases, scales, then by group [k][part of the group][vector][lane]], pairs of vectors [lane][of the pair]:
+/// zeros behind the last column.
+llvm::GlobalVariable* Emitter::pack(const std::vector<Sum>& sums, const std::vector<Group>& groups,
+                                    const Blocks& blocks, const Layout& layout) {
+  const DType type = dtype(sums[0].value), stored = stored_type(sums);
+  Bytes bytes;
+  const auto add_columns = [&](int64_t block, const auto& element) {
+    for (int64_t i = 0; i < blocks.width(); ++i) {
+      const int64_t column = block * blocks.width() + i;
+      bytes.add(type, column < blocks.columns ? element(column) : 0);
+    }
+  };
+  const auto add_row = [&](const Group& group, int64_t block, int64_t k) {
+    const auto add = [&](size_t vector, unsigned lane) {
+      const auto& [s, p] = group[vector / blocks.vectors];
+      const Part& part = sums[s].parts[p];
+      const int64_t column =
+          block * blocks.width() + static_cast<int64_t>(vector % blocks.vectors) * blocks.lanes + lane;
+      bytes.add(stored, column < blocks.columns
+                            ? weights_.element(*part.product, part.row + k, part.column.offset + column)
+                            : 0);
+    };
+    const size_t vectors = group.size() * blocks.vectors;
+    for (size_t first = 0, count = 1; first < vectors; first += count) {
+      count = is_paired(stored, first, vectors) ? 2 : 1;
+      for (unsigned lane = 0; lane < blocks.lanes; ++lane)
+        for (size_t i = 0; i < count; ++i) add(first + i, lane);
+    }
+  };
+  for (int64_t block = 0; block < blocks.count; ++block) {
+    for (const Sum& sum : sums) add_columns(block, [&](int64_t column) { return bias(sum, column); });
+    for (const Group& group : groups)
+      for (const auto& [s, p] : group) {
+        const Part& part = sums[s].parts[p];
+        if (stored != DType::kI8) continue;
+        add_columns(block, [&](int64_t column) { return weights_.scale(*part.product, part.column.offset + column); });
+      }
+    for (const Group& group : groups)
+      for (int64_t k = 0; k < sums[group[0].first].parts[group[0].second].size; ++k) add_row(group, block, k);
+    bytes.fill((block + 1) * layout.bytes);
+  }
+  return global(llvm::ConstantDataArray::getString(b_.getContext(), bytes.text(), false), "weights");
+}
+
+/// The constants of a sum, added up.
+double Emitter::bias(const Sum& sum, int64_t column) const {
+  double total = 0;
+  for (const Leaf& leaf : sum.constants) {
+    std::vector<int64_t> at;
+    for (const Coordinate& coordinate : leaf.place.at) at.push_back(coordinate.offset);
+    if (leaf.place.lane >= 0) at[static_cast<size_t>(leaf.place.lane)] += column;
+    total += step_.element(leaf.value, at);
+  }
+  return total;
+}
+
+/// A vector of a row of weights, which begins at an address; `of`: how many the row has.
+Value* Emitter::load_vector(Value* row, int64_t offset, DType stored, size_t vector, size_t of, unsigned lanes) {
+  const int64_t bytes = lanes * size_of(stored);
+  const auto place = static_cast<int64_t>(vector);
+  const auto at = [&](int64_t vectors) { return b_.CreateGEP(b_.getInt8Ty(), row, number(offset + vectors * bytes)); };
+  if (!is_paired(stored, vector, of)) return load_weights(at(place), stored, lanes, bytes);
+  // Each 32 bits hold two bf16. As f32, the lower one is shifted up and the higher one masked.
+  auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), lanes);
+  Value* both = b_.CreateAlignedLoad(type, at(place / 2 * 2), llvm::Align(static_cast<uint64_t>(bytes)));
+  Value* wide = vector % 2 == 0 ? b_.CreateShl(both, llvm::ConstantInt::get(type, 16))
+                                : b_.CreateAnd(both, llvm::ConstantInt::get(type, 0xffff0000));
+  return b_.CreateBitCast(wide, register_type(DType::kF32, lanes));
+}
+
+/// A vector of weights in registers: as f32, or as f64 if they are f64. int8 weights become whole numbers, not yet
+/// scaled. `align`: bytes.
+Value* Emitter::load_weights(Value* address, DType stored, unsigned lanes, int64_t align) {
+  const bool bytes = stored == DType::kI8;
+  auto* type = llvm::FixedVectorType::get(bytes ? b_.getInt8Ty() : codegen::memory_type(b_, stored), lanes);
+  Value* loaded = b_.CreateAlignedLoad(type, address, llvm::Align(static_cast<uint64_t>(align)));
+  if (bytes) {
+    Value* wide = b_.CreateSExt(loaded, llvm::FixedVectorType::get(b_.getInt32Ty(), lanes));
+    return b_.CreateSIToFP(wide, register_type(DType::kF32, lanes));
+  }
+  return is_half(stored) ? codegen::emit_from_half(b_, loaded, stored) : loaded;
+}
+
+/// Weights of one row, for columns of a product's result that belong to no block. int8 weights are multiplied by their
+/// scales.
+Value* Emitter::get_weights(const Part& part, const Coordinate& row, const Place& place) {
+  const Op& product = *part.product;
+  const bool transposed = product.attr_or<bool>("transpose_b", false);
+  const Place at{transposed ? std::vector{part.column, row} : std::vector{row, part.column},
+                 place.lane < 0 ? -1 : (transposed ? 0 : 1), place.lanes};
+  if (dtype(product.results[0]) != DType::kF32 || weights_.dtype() == DType::kF32) return get(product.operands[1], at);
+  const interpreter::Array elements = weights_.elements(product);
+  Value* weights = load_from(table(elements), elements, at);
+  if (weights_.dtype() != DType::kI8) return weights;
+  const interpreter::Array scales = weights_.scales(product);
+  return b_.CreateFMul(weights,
+                       load_from(table(scales), scales, {{part.column}, place.lane < 0 ? -1 : 0, place.lanes}));
+}
+
+}  // namespace weft::packages

@@ -1,0 +1,334 @@
+// Products by constant weights. The columns of a nest are divided into blocks of a few vectors. For each block the rows
+// of all weights that its sums need are stored one after the other in the order of reading, so that a step reads its
+// weights once and in sequence. Sums begin with their biases and stay in registers; the elementwise ops on the sums
+// follow at once.
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "codegen/pointwise.h"
+#include "packages/emit/emitter.h"
+
+namespace weft::packages {
+namespace {
+
+constexpr int64_t kStraight = 48;  // multiply-adds that are written out
+constexpr int64_t kSplits = 4;     // registers of a sum
+constexpr int64_t kUnrolled = 4;   // steps of the loop over K
+// Bytes between a load and itself in the next turn of the loop over K. From 2 KB on the prefetchers into the nearest
+// cache see no stride (Intel's manual says so of its own; on Zen 5 weights in the second cache came at 150 GB/s in
+// place of 230).
+constexpr int64_t kStride = 2048;
+
+/// The largest number of products in a part of the sum, rounded down to a power of two.
+int64_t longest(const auto& sum) {
+  int64_t most = 1;
+  for (const auto& part : sum.parts) most = std::max(most, part.size);
+  return std::bit_floor(static_cast<uint64_t>(most));
+}
+
+}  // namespace
+
+using ir::Op;
+using ir::ValueId;
+using llvm::Value;
+
+Emitter::Sum Emitter::sum_of(ValueId value, const Place& place) {
+  Sum sum{value, place, {}, {}, {}};
+  add_leaves(value, place, true, sum);
+  return sum;
+}
+
+void Emitter::add_leaves(ValueId value, const Place& place, bool top, Sum& sum) {
+  if (step_.is_constant(value)) {
+    (is_packable(value, place) ? sum.constants : sum.others).push_back({value, place});
+    return;
+  }
+  const Op* op = step_.op_of(value);
+  const bool loads = op == nullptr || (buffers_.contains(value) && !current_.contains(value));
+  const bool in_order = place.lane < 0 || place.lane + 1 == static_cast<int64_t>(place.at.size());
+  if (!loads && in_order && is_product(step_, *op)) {
+    const std::vector<Coordinate> rows(place.at.begin(), place.at.end() - 1);
+    for (const Segment& segment : segments(step_, *op))
+      sum.parts.push_back({op, segment.value, rows, segment.first, segment.size, place.at.back()});
+    return;
+  }
+  const bool own = top || !current_.contains(value);  // a value of the nest is a sum of its own
+  if (!loads && own && ir::traits_of(op->code).adds == ir::Adds::kSum && (top || is_read_apart(value))) {
+    for (ValueId operand : op->operands) add_leaves(operand, place, false, sum);
+    return;
+  }
+  if (!loads && own && (ir::is_range(op->code) || ir::is_alias(op->code))) {
+    std::optional<Place> moved = place;
+    if (ir::is_alias(op->code))
+      moved = reshaped(*op, place);
+    else
+      moved->at[static_cast<size_t>(op->attr<int64_t>("dim"))].offset += op->attr<int64_t>("start");
+    Sum inner{value, place, {}, {}, {}};
+    if (moved) add_leaves(op->operands[0], *moved, false, inner);
+    if (!inner.parts.empty()) {
+      std::ranges::move(inner.parts, std::back_inserter(sum.parts));
+      std::ranges::move(inner.constants, std::back_inserter(sum.constants));
+      std::ranges::move(inner.others, std::back_inserter(sum.others));
+      return;
+    }
+  }
+  sum.others.push_back({value, place});
+}
+
+/// Whether a constant can be packed for all blocks: it is the same in all rows of the loops around it.
+bool Emitter::is_packable(ValueId value, const Place& place) const {
+  const Op* op = step_.op_of(value);
+  for (size_t i = 0; i < place.at.size(); ++i) {
+    if (static_cast<int64_t>(i) == place.lane || place.at[i].base == nullptr) continue;
+    if (op == nullptr || !ir::is_repeated(op->code)) return false;
+    if (std::ranges::count(op->attr<std::vector<int64_t>>("dims"), static_cast<int64_t>(i)) > 0) return false;
+  }
+  return place.lane >= 0;
+}
+
+/// Whether no element of the value is read twice: the value has one reader, or all readers are slices.
+bool Emitter::is_read_apart(ValueId value) const {
+  int64_t readers = std::ranges::count(program_.body.results, value);
+  bool slices = readers == 0;
+  for (const Op& op : program_.body.ops)
+    for (ValueId operand : op.operands)
+      if (operand == value) {
+        ++readers;
+        slices = slices && ir::is_range(op.code);
+      }
+  return readers <= 1 || slices;
+}
+
+Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
+  if (!a->getType()->isFPOrFPVectorTy()) return b_.CreateAdd(b_.CreateMul(a, b), c);
+  return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, b, c});
+}
+
+/// A variable of the function, which LLVM turns into a register.
+Value* Emitter::variable(Value* start) {
+  llvm::BasicBlock& entry = function_->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  Value* slot = at_entry.CreateAlloca(start->getType());
+  b_.CreateStore(start, slot);
+  return slot;
+}
+
+/// A sum at a place outside of all blocks of columns: correct but slow.
+Value* Emitter::plain_sum(const Sum& sum) {
+  auto* type = register_type(dtype(sum.value), sum.place.lanes);
+  if (recording_ != nullptr) return llvm::PoisonValue::get(type);
+  Value* total = variable(llvm::Constant::getNullValue(type));
+  for (const Part& part : sum.parts) {
+    const auto scope = std::pair(known_, computed_);
+    loop(part.size, 1, [&](Value* k) {
+      Place left{part.rows, -1, 1};
+      left.at.push_back({k, 0});
+      const Coordinate row{k, part.row};
+      Value* factor = splat(get(part.left, left), sum.place.lanes);
+      Value* before = b_.CreateLoad(type, total);
+      b_.CreateStore(multiply_add(factor, get_weights(part, row, sum.place), before), total);
+    });
+    std::tie(known_, computed_) = scope;
+  }
+  Value* result = b_.CreateLoad(type, total);
+  const auto add = [&](const Leaf& leaf) {
+    Value* other = get(leaf.value, leaf.place);
+    result = type->isFPOrFPVectorTy() ? b_.CreateFAdd(result, other) : b_.CreateAdd(result, other);
+  };
+  std::ranges::for_each(sum.constants, add);
+  std::ranges::for_each(sum.others, add);
+  return result;
+}
+
+std::vector<Emitter::Sum> Emitter::find_sums(const std::vector<ValueId>& values, const Place& first) {
+  std::vector<Sum> sums;
+  const auto known = known_;
+  llvm::BasicBlock* here = b_.GetInsertBlock();
+  auto* aside = llvm::BasicBlock::Create(b_.getContext(), "aside", function_);
+  b_.SetInsertPoint(aside);
+  recording_ = &sums;
+  recorded_in_ = here;
+  for (ValueId value : values)
+    if (value != ir::kNoValue) get(value, first);
+  recording_ = nullptr;
+  recorded_in_ = nullptr;
+  b_.SetInsertPoint(here);
+  aside->dropAllReferences();
+  aside->eraseFromParent();
+  known_ = known;
+  return sums;
+}
+
+Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums) const {
+  Blocks blocks;
+  const std::vector<int64_t> shape = sizes(value);
+  blocks.columns = shape.empty() ? 1 : shape.back();
+  blocks.lanes = lanes_for(value);
+  const int64_t vectors = (blocks.columns + blocks.lanes - 1) / blocks.lanes;
+  blocks.count = vectors;
+  if (sums == 0) return blocks;
+  const int64_t most = std::max<int64_t>(target_.registers * 3 / 4 / static_cast<int64_t>(sums), 1);
+  int64_t least = 0;  // the least cost so far: 2 for a vector, 1 for the start of a block
+  for (int64_t wide = 1; wide <= std::min(most, vectors); ++wide) {
+    const int64_t count = (vectors + wide - 1) / wide, cost = 2 * count * wide + count;
+    if (wide > 1 && cost > least) continue;
+    least = cost;
+    blocks.vectors = static_cast<unsigned>(wide);
+    blocks.count = count;
+  }
+  return blocks;
+}
+
+std::vector<Emitter::Group> Emitter::groups_of(const std::vector<Sum>& sums) const {
+  std::vector<Group> groups;
+  for (size_t s = 0; s < sums.size(); ++s)
+    for (size_t p = 0; p < sums[s].parts.size(); ++p) {
+      const Part& part = sums[s].parts[p];
+      const auto same = std::ranges::find_if(groups, [&](const Group& group) {
+        const Part& first = sums[group[0].first].parts[group[0].second];
+        return first.left == part.left && first.rows == part.rows && first.size == part.size;
+      });
+      if (same == groups.end())
+        groups.push_back({{s, p}});
+      else
+        same->push_back({s, p});
+    }
+  return groups;
+}
+
+/// Emits the products of one row of a left operand: each of its elements times a vector of each part. The products are
+/// added to the sums that contain the parts; for int8 weights each part has a sum of its own.
+void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, Value* weights,
+                         const Totals& totals, int64_t splits) {
+  const Part& first = sums[group[0].first].parts[group[0].second];
+  const DType stored = stored_type(sums);
+  auto* type = register_type(dtype(sums[0].value), blocks.lanes);
+  const int64_t bytes = size_of(stored);
+  const auto columns = static_cast<int64_t>(group.size()) * blocks.width();
+  const auto multiply = [&](Value* k, int64_t ahead, size_t p) {
+    Place left{first.rows, -1, 1};
+    left.at.push_back({k, ahead});
+    Value* factor = splat(get(first.left, left), blocks.lanes);
+    Value* row = b_.CreateGEP(b_.getInt8Ty(), weights, b_.CreateMul(k, number(columns * bytes)));
+    const std::vector<Value*>& part = totals[stored == DType::kI8 ? p : group[p].first];
+    const auto own = static_cast<int64_t>(part.size()) / blocks.vectors;  // of its splits
+    for (unsigned v = 0; v < blocks.vectors; ++v) {
+      Value* weight = load_vector(row, ahead * columns * bytes, stored, p * blocks.vectors + v,
+                                  group.size() * blocks.vectors, blocks.lanes);
+      Value* total = part[v + static_cast<size_t>(ahead % own) * blocks.vectors];
+      b_.CreateStore(multiply_add(factor, weight, b_.CreateLoad(type, total)), total);
+    }
+  };
+  const auto scope = std::pair(known_, computed_);
+  if (is_straight(sums, group, blocks)) {  // a part as a whole: what follows from the first may begin
+    for (size_t p = 0; p < group.size(); ++p)
+      for (int64_t k = 0; k < first.size; ++k) multiply(number(0), k, p);
+  } else {
+    const auto near = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>((kStride - 1) / (columns * bytes))));
+    const int64_t unrolled = std::max(std::clamp<int64_t>(near, 1, kUnrolled), splits);
+    const int64_t whole = first.size / unrolled * unrolled;
+    const auto step = [&](Value* k, int64_t ahead) {
+      for (size_t p = 0; p < group.size(); ++p) multiply(k, ahead, p);
+    };
+    loop(whole, unrolled, [&](Value* k) {
+      for (int64_t ahead = 0; ahead < unrolled; ++ahead) step(k, ahead);
+    });
+    std::tie(known_, computed_) = scope;
+    for (int64_t k = whole; k < first.size; ++k) step(number(0), k);
+  }
+  std::tie(known_, computed_) = scope;
+}
+
+/// One vector of a sum: adds up its partial sums.
+Value* Emitter::add_splits(const std::vector<Value*>& total, unsigned vector, const Blocks& blocks, llvm::Type* type) {
+  std::vector<Value*> all;
+  for (size_t i = vector; i < total.size(); i += blocks.vectors) all.push_back(b_.CreateLoad(type, total[i]));
+  for (size_t half = all.size() / 2; half > 0; half /= 2)
+    for (size_t i = 0; i < half; ++i) all[i] = b_.CreateFAdd(all[i], all[i + half]);
+  return all[0];
+}
+
+/// The products of all groups. int8 weights count in the scale of their part and column: their sums are multiplied by
+/// it and added to the total when they are complete.
+void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Value* block, const Totals& totals,
+                          const std::vector<Group>& groups, const Layout& layout, int64_t splits) {
+  auto* type = register_type(dtype(sums[0].value), blocks.lanes);
+  const int64_t bytes = size_of(dtype(sums[0].value));
+  const auto at = [&](int64_t offset) { return b_.CreateGEP(b_.getInt8Ty(), block, number(offset)); };
+  int64_t scale = layout.scales;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (stored_type(sums) != DType::kI8) {
+      emit_group(sums, groups[g], blocks, at(layout.rows[g]), totals, splits);
+      continue;
+    }
+    Totals partial(groups[g].size());
+    for (std::vector<Value*>& each : partial)
+      for (unsigned i = 0; i < blocks.vectors * splits; ++i)
+        each.push_back(variable(llvm::Constant::getNullValue(type)));
+    emit_group(sums, groups[g], blocks, at(layout.rows[g]), partial, splits);
+    for (size_t p = 0; p < groups[g].size(); ++p)
+      for (unsigned v = 0; v < blocks.vectors; ++v, scale += blocks.lanes * bytes) {
+        Value* total = totals[groups[g][p].first][v];
+        Value* scales = b_.CreateAlignedLoad(type, at(scale), llvm::Align(static_cast<uint64_t>(blocks.lanes * bytes)));
+        Value* made = add_splits(partial[p], v, blocks, type);
+        b_.CreateStore(multiply_add(made, scales, b_.CreateLoad(type, total)), total);
+      }
+  }
+}
+
+/// Whether the products of a group are written out, and not a loop.
+bool Emitter::is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) {
+  const int64_t size = sums[group[0].first].parts[group[0].second].size;
+  return static_cast<int64_t>(group.size()) * blocks.vectors * size <= kStraight;
+}
+
+/// The number of registers for each vector of a sum, so that enough multiply-adds are independent of each other. A sum
+/// whose products are all unrolled is short, and the ops after it wait for it: it gets as many as there are registers
+/// for, up to 4.
+int64_t Emitter::splits_for(const std::vector<Sum>& sums, const std::vector<Group>& groups,
+                            const Blocks& blocks) const {
+  const int64_t vectors = static_cast<int64_t>(sums.size()) * blocks.vectors;
+  const bool straight = std::ranges::all_of(groups, [&](const Group& each) { return is_straight(sums, each, blocks); });
+  int64_t splits = 1;
+  while (splits < kSplits &&
+         (vectors * splits < target_.chains || (straight && 2 * vectors * splits <= target_.registers / 2)))
+    splits *= 2;
+  return splits;
+}
+
+void Emitter::emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, Value* block) {
+  const std::vector<Group> groups = groups_of(sums);
+  const Layout layout = layout_of(sums, groups, blocks);
+  llvm::GlobalVariable* packed = pack(sums, groups, blocks, layout);
+  auto* type = register_type(dtype(sums[0].value), blocks.lanes);
+  const int64_t bytes = size_of(dtype(sums[0].value));
+  Value* weights = b_.CreateGEP(b_.getInt8Ty(), packed, b_.CreateMul(block, number(layout.bytes)));
+  const int64_t splits = splits_for(sums, groups, blocks);
+  Totals totals(sums.size());
+  const auto align = llvm::Align(static_cast<uint64_t>(blocks.lanes * bytes));
+  for (size_t s = 0; s < sums.size(); ++s) {
+    const int64_t own = stored_type(sums) == DType::kI8 ? 1 : std::min(splits, longest(sums[s]));
+    for (unsigned i = 0; i < blocks.vectors * own; ++i) {
+      const int64_t at = static_cast<int64_t>(s) * blocks.width() + static_cast<int64_t>(i) * blocks.lanes;
+      const bool biased = i < blocks.vectors && !sums[s].constants.empty();
+      Value* address = b_.CreateGEP(b_.getInt8Ty(), weights, number(at * bytes));
+      totals[s].push_back(variable(biased ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, align))
+                                          : llvm::Constant::getNullValue(type)));
+    }
+  }
+  emit_groups(sums, blocks, weights, totals, groups, layout, splits);
+  for (unsigned v = 0; v < blocks.vectors; ++v)
+    for (size_t s = 0; s < sums.size(); ++s) {
+      const auto moved = [&](Place place) {
+        if (place.lane >= 0) place.at[static_cast<size_t>(place.lane)].offset += static_cast<int64_t>(v) * blocks.lanes;
+        return place;
+      };
+      Value* result = add_splits(totals[s], v, blocks, type);
+      for (const Leaf& leaf : sums[s].others) result = b_.CreateFAdd(result, get(leaf.value, moved(leaf.place)));
+      known_[{sums[s].value, moved(sums[s].place)}] = result;
+    }
+}
+
+}  // namespace weft::packages

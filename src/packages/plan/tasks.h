@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "packages/plan/bound.h"
+
+namespace weft::packages {
+
+/// How a value with memory of its own is computed.
+enum class Way : uint8_t {
+  kElements,     ///< element by element over its shape, products by constant weights among the ops
+  kReduction,    ///< a sum or maximum
+  kContraction,  ///< a product of two values of which neither is constant, or whose columns aren't read in order
+  kParts         ///< a copy of parts: concat, pad, dynamic_update
+};
+
+/// One loop nest and the values that it stores. Nests run one after the other.
+struct Task {
+  Way way;
+  std::vector<ir::ValueId> values;  ///< of one shape; several only in a nest of Way::kElements
+  std::set<ir::ValueId> reads;      ///< values in memory
+};
+
+/// The ops of a step as loop nests. A value without memory of its own is computed where it is read.
+struct Tasks {
+  std::vector<Task> tasks;
+  std::map<ir::ValueId, size_t> task_of;  ///< by value with memory of its own: the nest that stores it
+  /// By state: whether the new state may be stored in the memory of the old one, which nothing reads later.
+  enum class InPlace : uint8_t {
+    kNo,
+    kIfOneBlock,  ///< if the nest computes all elements before it stores any
+    kYes          ///< each element depends on the same element of the old state alone
+  };
+  std::vector<InPlace> in_place;
+  bool may_fail = false;  ///< an index may be out of range, an integer may be divided by zero
+};
+
+Tasks divide(const Bound& step);
+
+/// The parts of a product's left operand along its last dim: of a concat whose parts the product reads itself, more
+/// than one.
+struct Segment {
+  ir::ValueId value;
+  int64_t first, size;
+};
+std::vector<Segment> segments(const Bound& step, const ir::Op& product);
+
+/// Whether the op is a product by constant weights, in f32 or f64.
+bool is_product(const Bound& step, const ir::Op& op);
+
+}  // namespace weft::packages

@@ -1,0 +1,1 @@
+"""Frameworks whose files are nothing but named arrays: Flax, Haiku, Equinox, MLX."""
