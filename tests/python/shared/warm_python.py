@@ -21,7 +21,21 @@ import tempfile
 from pathlib import Path
 
 #: Variables that may differ from the server's: they are read after the fork.
-FREE = ("WEFT", "PYTHONPATH", "PYTEST_", "HOME", "TMPDIR", "XDG_", "PATH", "PWD", "OLDPWD", "LC_CTYPE", "_", "COLUMNS")
+FREE = (
+    "WEFT",
+    "PYTHONPATH",
+    "PYTEST_",
+    "HOME",
+    "TMPDIR",
+    "XDG_",
+    "PATH",
+    "PWD",
+    "OLDPWD",
+    "LC_CTYPE",
+    "COLUMNS",
+    "LINES",
+    "_",
+)
 #: What Python looks at as it starts, though the name begins like one of those.
 READ_AT_START = ("WEFT_RUN",)
 
