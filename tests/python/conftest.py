@@ -10,6 +10,7 @@ from shared_fixtures import (  # noqa: F401
     pytest_runtest_setup,
     pytest_runtest_teardown,
     run_python,
+    run_warm_python,
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import warm_python
 
 import weft
 from weft.explanation._commands import main
@@ -43,6 +44,11 @@ def command_line(*words: str | Path) -> list[str]:
     return [sys.executable, "-m", "weft", "explain", *map(str, words)]
 
 
+def warm() -> str:
+    """Python with the compilers loaded, which each program here imports."""
+    return warm_python.command("torch._dynamo", "torch._inductor.compile_fx")
+
+
 def weft_explain(*words: str | Path, folder: Path = HERE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command_line(*words), cwd=folder, env=environment(), capture_output=True, text=True, timeout=300
@@ -50,9 +56,9 @@ def weft_explain(*words: str | Path, folder: Path = HERE) -> subprocess.Complete
 
 
 def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) -> tuple[int, str, str]:
-    """Exit status, output and errors of the command, without the seconds that a process needs to begin, nor those of
-    XLA. Without capsys nothing is captured."""
-    argv = list(sys.argv)
+    """Exit status, output and errors of the command, without the seconds that a process needs to begin, it or one that
+    it starts, nor those of XLA. Without capsys nothing is captured."""
+    argv, executable = list(sys.argv), sys.executable
 
     def run(program: list[str]) -> None:
         sys.argv[:] = program
@@ -60,10 +66,11 @@ def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) ->
 
     if capsys:
         capsys.readouterr()
+    sys.executable = warm()
     try:
         status = main(["--no-hlo", *map(str, words)], run)
     finally:
-        sys.argv[:] = argv
+        sys.argv[:], sys.executable = argv, executable
     out, err = capsys.readouterr() if capsys else ("", "")
     return status, out, err
 

@@ -6,12 +6,11 @@ import ast
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from explain_cases import HERE, environment, in_process, script
+from explain_cases import HERE, environment, in_process, script, warm
 
 from weft.explanation._changes.code import Source
 from weft.explanation._lazy import changes as _lazy_changes
@@ -89,7 +88,7 @@ def test_the_changed_file_says_what_the_program_says(explained: tuple[str, dict[
 
 def _numbers(program: Path) -> list[float]:
     """The numbers that a program prints, except in the name of the device."""
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True, env=environment())
+    done = subprocess.run([warm(), program], capture_output=True, text=True, check=True, env=environment())
     return [float(each) for each in re.findall(r"-?\d+\.\d+", done.stdout)]
 
 

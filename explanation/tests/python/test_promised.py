@@ -27,6 +27,7 @@ def test_a_promise_is_kept_if_the_intervals_meet(promised: ModuleType, own: Any,
     assert promised.is_kept(own, measured) is kept
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_a_program_says_how_long_a_step_takes(promised: ModuleType) -> None:
     lazy = [program for program in promised.PROGRAMS if program.name.startswith("lazy_")]
     assert len(lazy) > 3

@@ -193,6 +193,7 @@ def test_no_models_make_no_figures() -> None:
     assert "0 models, of which 0 ran" in text and "not defined" in text
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_two_studies_are_one_page_whether_run_together_or_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -275,7 +275,7 @@ def test_random_numbers_are_those_of_the_forward_in_the_backward():
 # ---- torch.export
 
 
-def test_exports_with_dynamic_sizes_saved_and_loaded(run_python, tmp_path):
+def test_exports_with_dynamic_sizes_saved_and_loaded(run_warm_python, tmp_path):
     """Strict and not, both loaded by one other process."""
     module = Chained()
     reference = copy.deepcopy(module)
@@ -288,7 +288,7 @@ def test_exports_with_dynamic_sizes_saved_and_loaded(run_python, tmp_path):
         torch.export.save(exported, tmp_path / f"scan-{strict}.pt2")
     h, xs = torch.randn(6, WIDTH), torch.randn(9, 6, WIDTH)
     torch.save((h, xs, *reference(h, xs)), tmp_path / "expected.pt")
-    run_python(
+    run_warm_python(
         "import torch, weft\n"
         "h, xs, carry, ys = torch.load('expected.pt')\n"
         "for strict in (True, False):\n"

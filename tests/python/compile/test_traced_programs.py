@@ -106,7 +106,7 @@ def test_torchscript_saved_and_loaded(name: str, how: str, tmp_path: Path) -> No
     assert weft.stats()["calls"] > 0 or (how == "trace" and "Cell" in name)
 
 
-def test_torchscript_loaded_in_other_processes(tmp_path: Path, run_python: Any) -> None:
+def test_torchscript_loaded_in_other_processes(tmp_path: Path, run_warm_python: Any) -> None:
     """With Weft and without; saved with it."""
     cases = []
     for name, how in itertools.product(MODULES, ("script", "trace", "freeze")):
@@ -117,7 +117,7 @@ def test_torchscript_loaded_in_other_processes(tmp_path: Path, run_python: Any) 
             cases.append((file, [x], [model(x)]))
     torch.save(cases, tmp_path / "cases.pt")
     for imported in (False, True):
-        output = run_python(LOAD.format(weft=imported))
+        output = run_warm_python(LOAD.format(weft=imported))
         assert output.startswith("the same") and (output.split()[-1] != "0") == imported
 
 

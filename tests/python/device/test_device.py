@@ -187,8 +187,8 @@ def test_an_error_in_the_middle_of_a_batch(rounds):
         assert after.tolist() == [0, 3, 6, 9, 12]
 
 
-def test_ctrl_c_in_the_middle_of_a_step(run_python):
-    said = run_python(
+def test_ctrl_c_in_the_middle_of_a_step(run_warm_python):
+    said = run_warm_python(
         textwrap.dedent("""
         import os, signal, threading, torch, weft
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
@@ -216,7 +216,7 @@ def test_ctrl_c_in_the_middle_of_a_step(run_python):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_backward_in_a_child_makes_no_tensor_first(run_python):
+def test_a_backward_in_a_child_makes_no_tensor_first(run_warm_python):
     """The graph and its first gradient are the parent's, and so is the engine; a grandchild's too."""
     script = """
         import os, torch, weft
@@ -238,12 +238,12 @@ def test_a_backward_in_a_child_makes_no_tensor_first(run_python):
             backward(1)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
-    assert run_python(textwrap.dedent(script)).strip() == "7"
+    assert run_warm_python(textwrap.dedent(script)).strip() == "7"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_fork_with_pending_operations(run_python):
-    said = run_python(
+def test_fork_with_pending_operations(run_warm_python):
+    said = run_warm_python(
         textwrap.dedent("""
         import os, torch, weft
         x = torch.ones(3, device="weft") * 2

@@ -178,10 +178,10 @@ def test_the_old_file_format():
     assert torch.load(file).tolist() == [2, 3, 4, 5]
 
 
-def test_a_file_where_weft_is_not_imported(tmp_path, run_python):
+def test_a_file_where_weft_is_not_imported(tmp_path, run_warm_python):
     torch.save(torch.ones(2, device="weft"), tmp_path / "x.pt")
     code = f"""
         import torch
         print(torch.load({str(tmp_path / "x.pt")!r}).tolist())
     """
-    assert run_python(textwrap.dedent(code)).split() == ["[1.0,", "1.0]"]
+    assert run_warm_python(textwrap.dedent(code)).split() == ["[1.0,", "1.0]"]

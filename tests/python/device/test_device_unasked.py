@@ -34,7 +34,7 @@ def test_a_program_of_the_cpu_is_the_same_with_weft():
     assert with_weft == without
 
 
-def test_the_accelerator_appears_with_the_first_tensor_of_the_device(run_python):
+def test_the_accelerator_appears_with_the_first_tensor_of_the_device(run_warm_python):
     code = """
         import torch
         import weft
@@ -43,18 +43,18 @@ def test_the_accelerator_appears_with_the_first_tensor_of_the_device(run_python)
         x = torch.ones(3).to("weft")
         print(accelerator.current_accelerator(), accelerator.is_available(), accelerator.device_count())
     """
-    assert run_python(textwrap.dedent(code), WEFT_DEVICE="1").splitlines() == ["weft None 0", "weft True 1"]
+    assert run_warm_python(textwrap.dedent(code), WEFT_DEVICE="1").splitlines() == ["weft None 0", "weft True 1"]
 
 
 @pytest.mark.parametrize("ask", ["weft.device.register()", "import weft.compat.torch_xla as x; x.device()"])
-def test_the_accelerator_appears_when_it_is_asked_for(run_python, ask):
+def test_the_accelerator_appears_when_it_is_asked_for(run_warm_python, ask):
     code = f"""
         import torch
         import weft
         {ask}
         print(torch.accelerator.current_accelerator())
     """
-    assert run_python(textwrap.dedent(code), WEFT_DEVICE="1").split() == ["weft"]
+    assert run_warm_python(textwrap.dedent(code), WEFT_DEVICE="1").split() == ["weft"]
 
 
 def test_data_parallel_passes_the_device_by():

@@ -34,7 +34,7 @@ bag = torch.nn.EmbeddingBag(5, 3, mode="sum", sparse=True).to("weft")
 """
 
 
-def test_a_warning_shows_the_users_line(run_python):
+def test_a_warning_shows_the_users_line(run_warm_python):
     script = DUAL + (
         "def deeper():\n"
         "    return gru(x)\n"
@@ -50,7 +50,7 @@ def test_a_warning_shows_the_users_line(run_python):
         "print(json.dumps([(w.category.__name__, w.filename, w.lineno, str(w.message)) for w in seen]))\n"
     )
     at = {text: line for line, text in enumerate(script.splitlines(), 1)}
-    found = json.loads(run_python(script))
+    found = json.loads(run_warm_python(script))
     assert {(name, file) for name, file, *_ in found} == {("FallbackWarning", "<string>")}
     lines = [line for *_, line, _ in found]
     assert lines[:2] == [at["    return gru(x)"], at["        rnn(x))"]]
@@ -59,7 +59,7 @@ def test_a_warning_shows_the_users_line(run_python):
     assert issubclass(weft.FallbackWarning, UserWarning)
 
 
-def test_a_backward_in_a_thread_of_autograds_shows_who_waits_for_it(run_python):
+def test_a_backward_in_a_thread_of_autograds_shows_who_waits_for_it(run_warm_python):
     script = SPARSE + (
         "with warnings.catch_warnings(record=True) as seen:\n"
         "    warnings.simplefilter('always')\n"
@@ -70,11 +70,11 @@ def test_a_backward_in_a_thread_of_autograds_shows_who_waits_for_it(run_python):
         "    print(w.lineno, w.filename, w.message)\n"
     )
     line = script.splitlines().index("    loss.backward()") + 1
-    found = run_python(script).splitlines()
+    found = run_warm_python(script).splitlines()
     assert any(text.startswith(f"{line} <string> weft: device weft") for text in found), found
 
 
-def test_a_thread_without_python_has_no_line(run_python):
+def test_a_thread_without_python_has_no_line(run_warm_python):
     script = DUAL + (
         "unit = torch.jit.CompilationUnit('''\n"
         "def one(x: Tensor, h: Tensor, w: List[Tensor]) -> Tensor:\n"
@@ -91,7 +91,7 @@ def test_a_thread_without_python_has_no_line(run_python):
         "print([(w.category.__name__, w.filename) for w in seen], flush=True)\n"
         "os._exit(0)\n"  # PyTorch's pool of threads doesn't end well
     )
-    assert run_python(script).strip() == "[('FallbackWarning', '<no Python code>')]"
+    assert run_warm_python(script).strip() == "[('FallbackWarning', '<no Python code>')]"
 
 
 ERRORS = """
@@ -105,7 +105,7 @@ def raises(call):
 """
 
 
-def test_as_errors_they_leave_the_call_every_time(run_python):
+def test_as_errors_they_leave_the_call_every_time(run_warm_python):
     script = DUAL + ERRORS + (
         "print([raises(lambda: gru(x)) for _ in range(3)])\n"
         "found = []\n"
@@ -116,7 +116,7 @@ def test_as_errors_they_leave_the_call_every_time(run_python):
         "warnings.simplefilter('ignore', weft.FallbackWarning)\n"
         "print(gru(x)[0].shape, weft.scan(step, torch.zeros(2), torch.ones(3, 2))[0].tolist())\n"
     )  # fmt: skip
-    assert run_python(script).splitlines() == [
+    assert run_warm_python(script).splitlines() == [
         "[True, True, True]",
         "[True]",
         "True",
@@ -124,7 +124,7 @@ def test_as_errors_they_leave_the_call_every_time(run_python):
     ]
 
 
-def test_as_errors_they_leave_a_backward(run_python):
+def test_as_errors_they_leave_a_backward(run_warm_python):
     script = SPARSE + ERRORS + (
         "def train():\n"
         "    bag(torch.tensor([[1, 2]], device='weft')).sum().backward()\n"
@@ -134,11 +134,11 @@ def test_as_errors_they_leave_a_backward(run_python):
         "train()\n"
         "print(bag.weight.grad.to_dense().cpu().sum().item())\n"
     )  # fmt: skip
-    assert run_python(script).splitlines() == ["[True, True]", "6.0"]
+    assert run_warm_python(script).splitlines() == ["[True, True]", "6.0"]
 
 
 @pytest.mark.parametrize("action", ["always", "error"])
-def test_threads_that_warn_and_threads_that_hold_the_gil_wait_for_nobody(run_python, action):
+def test_threads_that_warn_and_threads_that_hold_the_gil_wait_for_nobody(run_warm_python, action):
     """Errors warn at every call. Some threads take locks of Weft's without giving up the GIL, as `stats` does, others
     run batches of the device, whose lock is held across compilations."""
     script = DUAL + (
@@ -167,10 +167,10 @@ def test_threads_that_warn_and_threads_that_hold_the_gil_wait_for_nobody(run_pyt
         "for thread in threads: thread.join()\n"
         "print(counts)\n"
     )
-    assert run_python(script).strip() == str([60] * 9)
+    assert run_warm_python(script).strip() == str([60] * 9)
 
 
-def test_a_variable_that_nobody_reads(run_python):
+def test_a_variable_that_nobody_reads(run_warm_python):
     script = (
         "import warnings\n"
         "with warnings.catch_warnings(record=True) as seen:\n"
@@ -179,9 +179,9 @@ def test_a_variable_that_nobody_reads(run_python):
         "print([(str(w.message), w.filename, w.lineno) for w in seen])\n"
     )
     text = "weft: nothing reads the environment variable WEFT_STRCT; did you mean 'WEFT_STRICT'?"
-    assert run_python(script, WEFT_STRCT="1").strip() == str([(text, "<string>", 4)])
+    assert run_warm_python(script, WEFT_STRCT="1").strip() == str([(text, "<string>", 4)])
     known = {name: "" for name in ("WEFT_STRICT", "WEFT_CACHE_MB", "WEFT_RUN_STATS", "WEFT_RANDOM_STEPS", "WEFTED")}
-    assert run_python(script, **known).strip() == "[]"
+    assert run_warm_python(script, **known).strip() == "[]"
 
 
 def test_no_variable_that_somebody_reads_warns(monkeypatch):

@@ -260,7 +260,7 @@ def test_f16_weights_of_a_step_are_f32_in_products(sizes):
     assert all(torch.equal(a, b.half()) for a, b in zip(gradients, exact, strict=True))
 
 
-def test_denormals_and_infinities_stay(run_python):
+def test_denormals_and_infinities_stay(run_warm_python):
     """Every bf16 and f16 number, through f32 and back, on every instruction set."""
     script = """
 import torch, weft
@@ -275,4 +275,4 @@ assert weft.stats()["fallbacks"] == {}
 print("same")
 """
     for isa in ("generic", "avx2", ""):
-        assert run_python(script, WEFT_ISA=isa) == "same\n"
+        assert run_warm_python(script, WEFT_ISA=isa) == "same\n"

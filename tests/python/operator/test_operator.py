@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 
 import pytest
 import torch
+import warm_python
 
 import weft
 
@@ -320,5 +320,5 @@ programs, executables = _C.kept_programs()
 assert executables <= 4 and programs < 60, (programs, executables)
 round(1)
 """
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"WEFT_EXECUTABLES": "4"}, timeout=300)
+    done = subprocess.run([warm_python.command(), "-c", code], env=os.environ | {"WEFT_EXECUTABLES": "4"}, timeout=300)
     assert done.returncode == 0

@@ -43,12 +43,12 @@ torch.save(found[0], sys.argv[1])
 """
 
 
-def test_the_bits_are_the_same(run_python: Callable[..., str], tmp_path: Path) -> None:
+def test_the_bits_are_the_same(run_warm_python: Callable[..., str], tmp_path: Path) -> None:
     """The same code stores either way."""
     results = []
     for stream in ("0", "1"):
         script = f"import sys; sys.argv = ['', {str(tmp_path / stream)!r}]\n{SCRIPT}"
-        run_python(script, WEFT_STREAM=stream, WEFT_SHARE_ALL="1", WEFT_DUMP=str(tmp_path / "dump"))
+        run_warm_python(script, WEFT_STREAM=stream, WEFT_SHARE_ALL="1", WEFT_DUMP=str(tmp_path / "dump"))
         results.append(torch.load(tmp_path / stream))
     through, past = results
     assert len(through) == len(past) and all(map(torch.equal, through, past))

@@ -50,7 +50,7 @@ def test_relatives_of_the_gate(part: int) -> None:
 
 
 @pytest.mark.parametrize(("contention", "stream"), [("0", "1"), ("4", "0")])
-def test_threads_that_drift_apart(contention: str, stream: str, run_python: Callable[..., str]) -> None:
+def test_threads_that_drift_apart(contention: str, stream: str, run_warm_python: Callable[..., str]) -> None:
     """They also store past the caches, and part within a scan, where others use the cores."""
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -58,16 +58,16 @@ def test_threads_that_drift_apart(contention: str, stream: str, run_python: Call
         "check_gate(500, False); check_gate(200, True); check_relatives(0, 8, 150); print('done')"
     )
     settings = {"WEFT_CONTENTION": contention, "WEFT_STREAM": stream, "WEFT_SHARE_ALL": "1", "WEFT_DELAYS": "1"}
-    assert run_python(script, **settings).strip() == "done"
+    assert run_warm_python(script, **settings).strip() == "done"
 
 
 @pytest.mark.parametrize(("delays", "choice"), [("0", ""), ("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")])
-def test_both_ways(run_python: Callable[..., str], delays: str, choice: str) -> None:
+def test_both_ways(run_warm_python: Callable[..., str], delays: str, choice: str) -> None:
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         f"from threads_cases import check_both_ways\ncheck_both_ways({20 if delays == '1' else 60}); print('done')"
     )
-    assert run_python(script, WEFT_DELAYS=delays, WEFT_SIDE_BY_SIDE=choice).strip() == "done"
+    assert run_warm_python(script, WEFT_DELAYS=delays, WEFT_SIDE_BY_SIDE=choice).strip() == "done"
 
 
 class Scanned(nn.Module):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import warm_python
 from package_checks import assert_close
 from torch import nn
 
@@ -130,7 +130,7 @@ def test_libraries_that_end_too_early(library: Path, tmp_path: Path) -> None:
 def test_headers_of_random_bytes(library: Path, tmp_path: Path) -> None:
     """In a separate process, which must not crash: the loader accepts the headers, or there is an error."""
     (tmp_path / "library").write_bytes(library.read_bytes())
-    done = subprocess.run([sys.executable, "-c", RANDOM_HEADERS, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run([warm_python.command(), "-c", RANDOM_HEADERS, str(tmp_path)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 100
 

@@ -177,7 +177,7 @@ def tangent(how, step):
 """
 
 
-def test_an_apply_that_was_kept_before_weft_was_imported(run_python: Any) -> None:
+def test_an_apply_that_was_kept_before_weft_was_imported(run_warm_python: Any) -> None:
     """Since PyTorch 2.14 such a call runs no Python but the Function's own: the result is right, or PyTorch's loop,
     counted under the Function's name."""
     script = """
@@ -186,11 +186,11 @@ print(weft.stats()["fallbacks"])
 compiled = torch.compile(lambda v, xs: weft.scan(step, v, xs), backend="weft")
 torch.testing.assert_close(gradient(lambda step, v, xs: compiled(v, xs), step), gradient(loop, step))
 """
-    said = run_python(KEPT + script)
+    said = run_warm_python(KEPT + script)
     assert said.strip() == "{}" or "Spike, whose apply was kept before weft was imported" in said
 
 
-def test_an_apply_that_was_kept_has_its_own_tangent(run_python: Any) -> None:
+def test_an_apply_that_was_kept_has_its_own_tangent(run_warm_python: Any) -> None:
     script = """
 want = tangent(loop, step)
 try:
@@ -200,11 +200,11 @@ except (NotImplementedError, RuntimeError) as error:
 else:
     torch.testing.assert_close(got, want)
 """
-    run_python(KEPT + script)
+    run_warm_python(KEPT + script)
 
 
 @pytest.mark.parametrize("said", ["ctx.set_output_grad_dtype(torch.float64)", "ctx.input_grad_buffers", "ctx.name()"])
-def test_what_else_a_context_has_is_pytorchs(said: str, run_python: Any) -> None:
+def test_what_else_a_context_has_is_pytorchs(said: str, run_warm_python: Any) -> None:
     """New parts of a Function's context since 2.14 and 2.15 can't be left out: PyTorch's loop runs."""
     script = f"""
 import torch, weft
@@ -238,5 +238,5 @@ else:
     torch.testing.assert_close(gradient(weft.scan), want)
     assert any({said.split("(")[0]!r} in reason for reason in weft.stats()["fallbacks"]), weft.stats()["fallbacks"]
 """
-    if run_python(script).strip() == "skip":
+    if run_warm_python(script).strip() == "skip":
         pytest.skip("this release of PyTorch has no such thing")

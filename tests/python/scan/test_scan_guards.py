@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm_python
 from torch import Tensor, nn
 
 import weft
@@ -326,7 +327,7 @@ kept = weft.stats()["captured"]
 assert kept["programs"] == 12 and kept["executables"] <= 4, kept
 assert weft.stats()["compiled"] == 24, weft.stats()
 """
-    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"WEFT_EXECUTABLES": "4"})
+    subprocess.run([warm_python.command(), "-c", code], check=True, env=os.environ | {"WEFT_EXECUTABLES": "4"})
 
 
 def test_autocast_sees_what_a_step_computes() -> None:

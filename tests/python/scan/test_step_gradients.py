@@ -90,10 +90,10 @@ print(wrong)
 
 
 @pytest.mark.parametrize("fault", ["none", "stops", "hooks"])
-def test_a_fault_would_be_seen(fault, run_python):
+def test_a_fault_would_be_seen(fault, run_warm_python):
     """The random steps reveal a replay that leaves out parts of the record's graph."""
     program = FAULTY.format(here=str(Path(__file__).parent), fault=fault)
-    assert (int(run_python(program)) > 0) == (fault != "none")
+    assert (int(run_warm_python(program)) > 0) == (fault != "none")
 
 
 # ---- by all ways in

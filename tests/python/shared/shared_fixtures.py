@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
@@ -24,6 +25,7 @@ os.environ.setdefault("WEFT_CONTENTION", "0")
 os.environ.setdefault("WEFT_DEVICE", "1")
 
 import torch
+import warm_python
 
 import weft
 from weft._base import warn
@@ -61,29 +63,36 @@ def _fresh_state(request):
 def run_python(tmp_path):
     """Runs a script in a process of its own, with this process's weft and oracles; returns what it printed."""
 
-    def run(script: str, **environment: str) -> str:
-        folders = [str(Path(weft.__file__).parent.parent), str(Path(__file__).parent)]
-        path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
-        result = subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "PYTHONPATH": path, **environment},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert result.returncode == 0, result.stderr
-        return result.stdout
+    return functools.partial(_run, sys.executable, tmp_path)
 
-    return run
+
+@pytest.fixture
+def run_warm_python(tmp_path):
+    """As run_python, for scripts that aren't about the start of a process: PyTorch is loaded already."""
+    return functools.partial(_run, warm_python.command(), tmp_path)
+
+
+def _run(python: str, folder: Path, script: str, **environment: str) -> str:
+    folders = [str(Path(weft.__file__).parent.parent), str(Path(__file__).parent)]
+    path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
+    result = subprocess.run(
+        [python, "-c", script],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 _STARTED = pytest.StashKey[float]()
 
 
 def _cpu_seconds() -> float:
-    """Of this process, all its threads, and the processes that it has waited for."""
-    return sum(os.times()[:4])
+    """Of this process, all its threads, and the processes that it has waited for; forks of others included."""
+    return sum(os.times()[:4]) + warm_python.cpu_seconds()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -8,4 +8,5 @@ from shared_fixtures import (  # noqa: F401
     pytest_runtest_setup,
     pytest_runtest_teardown,
     run_python,
+    run_warm_python,
 )

@@ -101,9 +101,9 @@ class Model(nn.Module):
 """
 
 
-def test_steps_written_out_are_read_by_the_parameters_names(tmp_path, run_python):
+def test_steps_written_out_are_read_by_the_parameters_names(tmp_path, run_warm_python):
     """Exports made without Weft, decomposed: matrix products of every step."""
-    run_python(
+    run_warm_python(
         f"""{WRITTEN_OUT}
 warnings.simplefilter("ignore")
 for name, make in modules.items():

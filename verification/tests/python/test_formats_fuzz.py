@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from format_fuzzing import GOOD
 
 import weft
@@ -18,7 +18,7 @@ COUNT = int(os.environ.get("WEFT_FUZZ_FILES", "60"))
 def run(script, *arguments, cwd=None):
     package = str(Path(weft.__file__).parent.parent)
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name(script)), *arguments],
+        [warm_python.command(), str(Path(__file__).with_name(script)), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))},
         capture_output=True,
         text=True,
