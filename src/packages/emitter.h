@@ -87,6 +87,7 @@ class Emitter {
   llvm::GlobalVariable* table(const interpreter::Array& array);
   llvm::Value* load_from(llvm::GlobalVariable* table, const interpreter::Array& array, const Place& place);
   llvm::Value* get_one_by_one(ir::ValueId value, const Place& place);
+  int64_t depth(ir::ValueId value);
   llvm::Value* elementwise(const ir::Op& op, const Place& place);
   llvm::Value* broadcast(const ir::Op& op, const Place& place);
   std::optional<Place> reshaped(const ir::Op& op, const Place& place);
@@ -242,6 +243,7 @@ class Emitter {
   std::map<std::pair<int64_t, int64_t>, Turn> turns_;          ///< by rows, and by how many the window moves
   std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
   std::map<std::pair<ir::ValueId, Place>, llvm::Value*> known_;
+  std::map<ir::ValueId, int64_t> depths_;
   std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
   std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;

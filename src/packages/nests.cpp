@@ -30,6 +30,7 @@ void Emitter::emit_task(const Task& task) {
     return;
   }
   known_.clear();
+  depths_.clear();
   computed_.clear();
   const Op& op = *step_.op_of(task.values[0]);
   switch (task.way) {
@@ -183,6 +184,7 @@ void Emitter::emit_part(ValueId part, ValueId whole, std::span<const Buffer> to,
                         const std::vector<Coordinate>& origin) {
   current_.clear();
   known_.clear();
+  depths_.clear();
   computed_.clear();
   const ValueId shaped = part == ir::kNoValue ? whole : part;
   const std::vector<int64_t> domain = sizes(shaped);

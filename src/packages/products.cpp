@@ -13,7 +13,7 @@
 namespace weft::packages {
 namespace {
 
-constexpr int64_t kStraight = 48;  // multiply-adds that are written out
+constexpr int64_t kStraight = 64;  // multiply-adds that are written out
 constexpr int64_t kSplits = 4;     // registers of a sum
 constexpr int64_t kUnrolled = 4;   // steps of the loop over K
 // Bytes between a load and itself in the next turn of the loop over K. From 2 KB on the prefetchers into the nearest
