@@ -22,10 +22,11 @@ Place moved(Place first, unsigned v, int64_t lanes) {
 
 /// Bytes of weights that fit into the second-level cache of most processors.
 constexpr int64_t kCached = int64_t{1} << 18;
-/// The largest number of vectors in a nest for which a processor with AVX-512 has time for a division each (Zen 5: GRU
-/// with 16 units 39 ns a step in place of 46, with 32 65 in place of 72, with 64, which has 4 vectors, 195 in place of
-/// 173).
-constexpr int64_t kFew = 2;
+/// The largest number of vectors in a nest for which sigmoid and tanh are computed by the formulas for few vectors,
+/// which divide (Zen 4: LSTM with 40 units, which has 3 vectors, 219 ns a step in place of 250, GRU 152 in place of
+/// 170). With 4 vectors Zen 4 takes a thirtieth less with them; on Zen 5 they took more when powers didn't come from a
+/// table.
+constexpr int64_t kFew = 3;
 /// The largest number of vectors in a row that are computed before any is stored.
 constexpr int64_t kTogether = 4;
 
