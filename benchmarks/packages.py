@@ -5,11 +5,11 @@ a step a call, as a program that gets one sample at a time has to, with the stat
 sequence in one call, which no such program can do. All take turns, and the least of each is shown, since what else runs
 on the machine only adds. Results are compared before anything is timed.
 
-With `--rtneural FOLDER`, RTNeural's sources, its table comes behind: there both are called from C++. Last comes how
-evenly steps take their time (step_times.py); `--even` measures that alone. With `--weights` the table is another:
-packages with weights as they are and with narrow ones.
+With `--rtneural FOLDER`, RTNeural's sources, its table comes behind: there both are called from C++. So it does with
+`--nam FOLDER`, those of NeuralAmpModelerCore. Last comes how evenly steps take their time (step_times.py); `--even`
+measures that alone. With `--weights` the table is another: packages with weights as they are and with narrow ones.
 
-Usage: packages.py [--quick] [--even | --weights | --rtneural FOLDER] [--write docs/packages.md]
+Usage: packages.py [--quick] [--even | --weights | --rtneural FOLDER --nam FOLDER] [--write docs/packages.md]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 import step_times
 import weft
-from peers import rtneural
+from peers import nam, rtneural
 from weft import _C
 
 MARKS = ("<!-- figures -->", "<!-- /figures -->")
@@ -173,6 +173,7 @@ def main() -> None:
     parser.add_argument(
         "--rtneural", metavar="FOLDER", type=Path, help="compare with RTNeural, whose sources are there"
     )
+    parser.add_argument("--nam", metavar="FOLDER", type=Path, help="compare with NeuralAmpModelerCore")
     parser.add_argument("--weights", action="store_true", help="compare types of weights")
     parser.add_argument("--write", metavar="FILE", help="put the table between the marks in this file")
     arguments = parser.parse_args()
@@ -183,7 +184,7 @@ def main() -> None:
         if arguments.weights:
             texts[WEIGHT_MARKS] = f"{machine()}.\n\n{weights_table(folder, quick)}"
         elif not arguments.even:
-            texts[MARKS] = compared(folder, quick, arguments.rtneural)
+            texts[MARKS] = compared(folder, quick, arguments.rtneural, arguments.nam)
         if not arguments.weights:
             turns = 5 if quick else step_times.TURNS
             texts[EVEN_MARKS] = f"{machine()}.\n\n{step_times.table(folder, turns)}"
@@ -195,11 +196,13 @@ def main() -> None:
             path.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
-def compared(folder: Path, quick: bool, sources: Path | None) -> str:
-    """The tables of packages beside others; with RTNeural's sources given, RTNeural too."""
+def compared(folder: Path, quick: bool, sources: Path | None, amp_sources: Path | None) -> str:
+    """The tables of packages beside others; with sources of RTNeural and NeuralAmpModelerCore given, these too."""
     text = f"{machine()}.\n\n{peers_table(folder, quick)}"
     if sources:
         text += f"\n\nBoth called from C++, a step a call:\n\n{rtneural.table(sources.absolute())}"
+    if amp_sources:
+        text += f"\n\nBoth called from C++, a model of an amplifier:\n\n{nam.table(amp_sources.absolute())}"
     return text
 
 

@@ -110,7 +110,9 @@ def build(sources: Path, folder: Path, back_end: str) -> Path | None:
     program = folder / back_end
     flags = ["-std=c++17", "-O3", "-march=native", "-ffast-math", "-DNDEBUG", f"-DRTNEURAL_USE_{macro}=1"]
     flags += [f"-DRTNEURAL_DEFAULT_ALIGNMENT={alignment}", *(["-include", "old_xsimd.h"] if macro == "XSIMD" else [])]
-    include = [sources, sources / "modules" / "json", sources / "modules", "/usr/include/eigen3", folder]
+    modules = sources / "modules"  # the repository has Eigen there; a checkout with its submodule, xsimd too
+    include = [sources, modules / "json", modules, modules / "Eigen", modules / "xsimd" / "include"]
+    include += ["/usr/include/eigen3", folder]
     paths = [word for each in include for word in ("-I", str(each))]
     command = ["g++", *flags, *paths, "rtneural.cpp", "-ldl", "-o", str(program)]
     return program if subprocess.run(command, cwd=folder, capture_output=True).returncode == 0 else None

@@ -20,6 +20,15 @@ inline llvm::Value* fma(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y, ll
   return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
 }
 
+/// min(x, limit), NaN staying NaN.
+inline llvm::Value* at_most(llvm::IRBuilder<>& b, llvm::Value* x, double limit) {
+  return b.CreateSelect(b.CreateFCmpOGT(x, number(x, limit)), number(x, limit), x);
+}
+
+inline llvm::Value* at_least(llvm::IRBuilder<>& b, llvm::Value* x, double limit) {
+  return b.CreateSelect(b.CreateFCmpOLT(x, number(x, limit)), number(x, limit), x);
+}
+
 /// Horner's rule, the highest coefficient first.
 inline llvm::Value* polynomial(llvm::IRBuilder<>& b, llvm::Value* x, std::span<const double> coefficients) {
   llvm::Value* sum = number(x, coefficients[0]);

@@ -123,15 +123,6 @@ Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
   return b.CreateFMul(fma(b, power, p, power), power_of_two(b, b.CreateSub(bits, half), format, type));
 }
 
-/// min(x, limit), NaN staying NaN.
-Value* at_most(IRBuilder<>& b, Value* x, double limit) {
-  return b.CreateSelect(b.CreateFCmpOGT(x, number(x, limit)), number(x, limit), x);
-}
-
-Value* at_least(IRBuilder<>& b, Value* x, double limit) {
-  return b.CreateSelect(b.CreateFCmpOLT(x, number(x, limit)), number(x, limit), x);
-}
-
 constexpr double kTanhP64[] = {-9.64399179425052238628E-1, -9.92877231001918586564E1, -1.61468768441708447952E3};
 constexpr double kTanhQ64[] = {1.0, 1.12811678491632931402E2, 2.23548839060100448583E3, 4.84406305325125486048E3};
 
@@ -250,29 +241,14 @@ Value* expm1_soon(IRBuilder<>& b, Value* r, std::span<const double, 5> p) {
   return fma(b, high, b.CreateFMul(square, square), low);
 }
 
-/// 2^-32 / (2^-32 + 2^(n - 32) exp(r)) with -x = n ln 2 + r: a subnormal result is rounded once, by the division.
-/// `soon`: takes more operations, of which fewer wait for each other.
-Value* sigmoid_by_quotient(IRBuilder<>& b, Value* x, bool soon = false) {
-  x = at_least(b, at_most(b, x, kSigmoidHigh), kSigmoidLow);
-  const auto [shifted, n] = nearest_power(b, x, kFormat32, kFormat32.bias + kLittle, -kLog2e);
-  Value* power = power_of_f32(b, shifted);
-  Value* r = remainder(b, b.CreateFNeg(x), n, kFormat32);
-  Value* p = soon ? expm1_soon(b, r, kExpOfRest) : fma(b, estrin(b, r, kExpOfRest), b.CreateFMul(r, r), r);
-  Value* little = number(x, kLittlePower);
-  return b.CreateFDiv(little, fma(b, power, p, b.CreateFAdd(power, little)));
+Value* sigmoid_by_quotient(IRBuilder<>& b, Value* x) {
+  const auto [top, bottom] = sigmoid_as_quotient(b, x, false);
+  return b.CreateFDiv(top, bottom);
 }
 
-/// e / (e + 1) with e = (exp(2|x|) - 1) / 2 = 2^n (exp(2r) - 1) / 2 + (2^n - 1) / 2, |x| = n ln(2)/2 + r. The larger n
-/// is, the less an error of the exponent matters, so that one f32 is enough for ln(2)/2.
 Value* tanh_by_quotient(IRBuilder<>& b, Value* x) {
-  constexpr double kAlmostOne = 10, kHalfLn2 = 0.34657359027997264;
-  Value* size = at_most(b, absolute(b, x), kAlmostOne);
-  const auto [shifted, n] = nearest_power(b, size, kFormat32, kFormat32.bias, 2 * kLog2e);
-  Value* power = power_of_f32(b, shifted);
-  Value* r = fma(b, n, number(x, -kHalfLn2), size);
-  Value* p = fma(b, estrin(b, r, kTanhOfRest), b.CreateFMul(r, r), r);
-  Value* e = fma(b, power, p, fma(b, power, number(x, 0.5), number(x, -0.5)));
-  return b.CreateCopySign(b.CreateFDiv(e, b.CreateFAdd(e, number(x, 1.0))), x);
+  const auto [top, bottom] = tanh_as_quotient(b, x);
+  return b.CreateFDiv(top, bottom);
 }
 
 // For results that are rounded to bf16, whose last place is 2^-8: polynomials within 2^-13, and the reciprocal's
@@ -386,9 +362,30 @@ Value* emit_tanh(IRBuilder<>& b, Value* x, bool coarse) {
   return b.CreateSelect(b.CreateFCmpOGE(size, number(x, 0.625)), far, near);
 }
 
-Value* emit_sigmoid_alone(IRBuilder<>& b, Value* x) { return sigmoid_by_quotient(b, x, true); }
+/// 2^-32 / (2^-32 + 2^(n - 32) exp(r)) with -x = n ln 2 + r: a subnormal result is rounded once, by the division.
+/// `soon`: takes more operations, of which fewer wait for each other.
+Quotient sigmoid_as_quotient(IRBuilder<>& b, Value* x, bool soon) {
+  x = at_least(b, at_most(b, x, kSigmoidHigh), kSigmoidLow);
+  const auto [shifted, n] = nearest_power(b, x, kFormat32, kFormat32.bias + kLittle, -kLog2e);
+  Value* power = power_of_f32(b, shifted);
+  Value* r = remainder(b, b.CreateFNeg(x), n, kFormat32);
+  Value* p = soon ? expm1_soon(b, r, kExpOfRest) : fma(b, estrin(b, r, kExpOfRest), b.CreateFMul(r, r), r);
+  Value* little = number(x, kLittlePower);
+  return {little, fma(b, power, p, b.CreateFAdd(power, little))};
+}
 
-Value* emit_tanh_alone(IRBuilder<>& b, Value* x) { return tanh_by_quotient(b, x); }
+/// e / (e + 1) with e = (exp(2|x|) - 1) / 2 = 2^n (exp(2r) - 1) / 2 + (2^n - 1) / 2, |x| = n ln(2)/2 + r. The larger n
+/// is, the less an error of the exponent matters, so that one f32 is enough for ln(2)/2.
+Quotient tanh_as_quotient(IRBuilder<>& b, Value* x) {
+  constexpr double kAlmostOne = 10, kHalfLn2 = 0.34657359027997264;
+  Value* size = at_most(b, absolute(b, x), kAlmostOne);
+  const auto [shifted, n] = nearest_power(b, size, kFormat32, kFormat32.bias, 2 * kLog2e);
+  Value* power = power_of_f32(b, shifted);
+  Value* r = fma(b, n, number(x, -kHalfLn2), size);
+  Value* p = fma(b, estrin(b, r, kTanhOfRest), b.CreateFMul(r, r), r);
+  Value* e = fma(b, power, p, fma(b, power, number(x, 0.5), number(x, -0.5)));
+  return {b.CreateCopySign(e, x), b.CreateFAdd(e, number(x, 1.0))};
+}
 
 Value* emit_expm1(IRBuilder<>& b, Value* x) {
   return b.CreateFMul(emit_tanh(b, b.CreateFMul(x, number(x, 0.5))), b.CreateFAdd(emit_exp(b, x), number(x, 1.0)));

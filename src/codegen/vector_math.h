@@ -23,11 +23,14 @@ llvm::Value* emit_sigmoid(llvm::IRBuilder<>& b, llvm::Value* x, bool coarse = fa
 /// `coarse` and without AVX-512, a quotient of two polynomials. In f64 a rational function for |x| < 0.625, else 1 - 2
 /// / (exp(2|x|) + 1) with the sign of x.
 llvm::Value* emit_tanh(llvm::IRBuilder<>& b, llvm::Value* x, bool coarse = false);
-/// sigmoid and tanh of f32 by one division on any processor, as without AVX-512: a third fewer operations wait for each
-/// other. This is faster where a processor has nothing else to do meanwhile, slower where it has many vectors to
-/// divide.
-llvm::Value* emit_sigmoid_alone(llvm::IRBuilder<>& b, llvm::Value* x);
-llvm::Value* emit_tanh_alone(llvm::IRBuilder<>& b, llvm::Value* x);
+/// A number as top / bottom.
+struct Quotient {
+  llvm::Value *top, *bottom;
+};
+/// sigmoid and tanh of f32 on any processor as without AVX-512, not yet divided. `soon`: by more operations, of which
+/// fewer wait for each other.
+Quotient sigmoid_as_quotient(llvm::IRBuilder<>& b, llvm::Value* x, bool soon);
+Quotient tanh_as_quotient(llvm::IRBuilder<>& b, llvm::Value* x);
 /// exp(x) - 1 as tanh(x / 2) (exp(x) + 1), so within 5 ulp in f32.
 llvm::Value* emit_expm1(llvm::IRBuilder<>& b, llvm::Value* x);
 

@@ -1,7 +1,10 @@
 // One vector of a value: read from memory, or computed from its op's operands.
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "codegen/pointwise.h"
 #include "packages/emit/emitter.h"
@@ -121,9 +124,26 @@ Value* Emitter::get_one_by_one(ValueId value, const Place& place) {
   return all;
 }
 
+/// About how many operations wait for each other between memory, or sums of products, and the value.
+int64_t Emitter::depth(ValueId value) {
+  const Op* op = step_.op_of(value);
+  if (op == nullptr || step_.is_constant(value) || (buffers_.contains(value) && !current_.contains(value))) return 0;
+  if (const auto found = depths_.find(value); found != depths_.end()) return found->second;
+  if (is_product(step_, *op)) return 0;
+  int64_t most = 0;
+  for (ValueId operand : op->operands) most = std::max(most, depth(operand));
+  const bool computes = ir::info(op->code).op_class == ir::OpClass::kElementwise;
+  return depths_[value] = most + (computes ? ir::traits_of(op->code).instructions : 0);
+}
+
+/// The operands are computed in the order of their depth, so that the sums of products which the longest chain begins
+/// with are the first to be complete.
 Value* Emitter::elementwise(const Op& op, const Place& place) {
-  std::vector<Value*> operands;
-  for (ValueId operand : op.operands) operands.push_back(get(operand, place));
+  std::vector<size_t> order(op.operands.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return depth(op.operands[i]); });
+  std::vector<Value*> operands(op.operands.size());
+  for (size_t i : order) operands[i] = get(op.operands[i], place);
   const DType from = dtype(op.operands[op.code == OpCode::kSelect ? 1 : 0]), to = dtype(op.results[0]);
   const bool integers = to == DType::kI32 || to == DType::kI64;
   if (integers && (op.code == OpCode::kDiv || op.code == OpCode::kRem))

@@ -87,6 +87,7 @@ class Emitter {
   llvm::GlobalVariable* table(const interpreter::Array& array);
   llvm::Value* load_from(llvm::GlobalVariable* table, const interpreter::Array& array, const Place& place);
   llvm::Value* get_one_by_one(ir::ValueId value, const Place& place);
+  int64_t depth(ir::ValueId value);
   llvm::Value* elementwise(const ir::Op& op, const Place& place);
   llvm::Value* broadcast(const ir::Op& op, const Place& place);
   std::optional<Place> reshaped(const ir::Op& op, const Place& place);
@@ -156,7 +157,8 @@ class Emitter {
   static bool is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks);
   int64_t splits_for(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks) const;
   std::vector<Group> groups_of(const std::vector<Sum>& sums) const;
-  Blocks blocks_for(ir::ValueId value, size_t sums) const;
+  /// `weights`: bytes that the nest reads.
+  Blocks blocks_for(ir::ValueId value, size_t sums, int64_t weights = 0) const;
 
   // ---- weights in the order of reading (packing.cpp)
   DType stored_type(const std::vector<Sum>& sums) const;
@@ -180,12 +182,17 @@ class Emitter {
   /// Elements of the values, which may be kNoValue for zeros, to their destinations.
   void emit_elements(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to,
                      const std::vector<int64_t>& domain, const Blocks& blocks);
-  void emit_block(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to, const Place& first,
-                  const Blocks& blocks, llvm::Value* number);
+  using Vectors = std::vector<std::vector<llvm::Value*>>;  ///< by value, and by vector of a block
+  Vectors compute_block(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to, const Place& first,
+                        const Blocks& blocks, llvm::Value* number);
+  void store_block(const Vectors& vectors, const std::vector<Destination>& to, const Place& first, const Blocks& blocks,
+                   int64_t begin);
+  static bool are_together(const Blocks& blocks);
   void emit_nest(const std::vector<ir::ValueId>& values);
   bool is_in_place(size_t state, const Blocks& blocks) const;
   std::vector<Sum> sums_of_nest(const std::vector<ir::ValueId>& values);
   std::vector<Sum> of_type(const std::vector<Sum>& sums, DType dtype) const;
+  int64_t bytes_of(const std::vector<Sum>& sums) const;
   bool turns_round(const std::vector<Sum>& sums, const Blocks& blocks) const;
   void emit_parts(const ir::Op& op);
   void emit_part(ir::ValueId part, ir::ValueId whole, std::span<const Buffer> to,
@@ -242,6 +249,7 @@ class Emitter {
   std::map<std::pair<int64_t, int64_t>, Turn> turns_;          ///< by rows, and by how many the window moves
   std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
   std::map<std::pair<ir::ValueId, Place>, llvm::Value*> known_;
+  std::map<ir::ValueId, int64_t> depths_;
   std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
   std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "codegen/few_vectors.h"
 #include "codegen/float_ops.h"
 #include "codegen/half.h"
 #include "codegen/library_math.h"

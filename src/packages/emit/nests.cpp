@@ -14,12 +14,21 @@ using llvm::Value;
 
 namespace {
 
+/// The place v vectors after the first one.
+Place moved(Place first, unsigned v, int64_t lanes) {
+  if (first.lane >= 0) first.at.back().offset += static_cast<int64_t>(v) * lanes;
+  return first;
+}
+
 /// Bytes of weights that fit into the second-level cache of most processors.
 constexpr int64_t kCached = int64_t{1} << 18;
-/// The largest number of vectors in a nest for which a processor with AVX-512 has time for a division each (Zen 5: GRU
-/// with 16 units 39 ns a step in place of 46, with 32 65 in place of 72, with 64, which has 4 vectors, 195 in place of
-/// 173).
-constexpr int64_t kFew = 2;
+/// The largest number of vectors in a nest for which sigmoid and tanh are computed by the formulas for few vectors,
+/// which divide (Zen 4: LSTM with 40 units, which has 3 vectors, 219 ns a step in place of 250, GRU 152 in place of
+/// 170). With 4 vectors Zen 4 takes a thirtieth less with them; on Zen 5 they took more when powers didn't come from a
+/// table.
+constexpr int64_t kFew = 3;
+/// The largest number of vectors in a row that are computed before any is stored.
+constexpr int64_t kTogether = 4;
 
 }  // namespace
 
@@ -30,6 +39,7 @@ void Emitter::emit_task(const Task& task) {
     return;
   }
   known_.clear();
+  depths_.clear();
   computed_.clear();
   const Op& op = *step_.op_of(task.values[0]);
   switch (task.way) {
@@ -59,6 +69,16 @@ std::vector<Emitter::Sum> Emitter::sums_of_nest(const std::vector<ValueId>& valu
   return find_sums(values, first);
 }
 
+/// The bytes of all weights of these sums.
+int64_t Emitter::bytes_of(const std::vector<Sum>& sums) const {
+  int64_t bytes = 0;
+  for (const Sum& sum : sums)
+    for (const Part& part : sum.parts)
+      bytes += part.size * sizes(sum.value).back() *
+               size_of(dtype(sum.value) == DType::kF32 ? weights_.dtype() : DType::kF64);
+  return bytes;
+}
+
 /// Whether every second step takes the blocks backwards. If a nest's weights are larger than a cache, the weights that
 /// one step reads last are read first in the next, while they are still there. No block depends on another.
 bool Emitter::turns_round(const std::vector<Sum>& sums, const Blocks& blocks) const {
@@ -69,18 +89,23 @@ bool Emitter::turns_round(const std::vector<Sum>& sums, const Blocks& blocks) co
   return bytes > kCached && blocks.count > 1;
 }
 
+/// Whether all blocks of a row are computed before any is stored, since there are few of them.
+bool Emitter::are_together(const Blocks& blocks) {
+  return blocks.backwards == nullptr && blocks.count * blocks.vectors <= kTogether;
+}
+
 bool Emitter::is_in_place(size_t state, const Blocks& blocks) const {
   const std::vector<int64_t> shape = sizes(program_.body.args[state]);
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
   const auto how = tasks_.in_place[state];
-  return how == Tasks::InPlace::kYes || (how == Tasks::InPlace::kIfOneBlock && rows == 1 && blocks.count == 1);
+  return how == Tasks::InPlace::kYes || (how == Tasks::InPlace::kIfOneBlock && rows == 1 && are_together(blocks));
 }
 
 void Emitter::emit_nest(const std::vector<ValueId>& values) {
   current_.insert(values.begin(), values.end());
   const std::vector<Sum> sums = sums_of_nest(values);
-  Blocks blocks = blocks_for(values[0], sums.size());
+  Blocks blocks = blocks_for(values[0], sums.size(), bytes_of(sums));
   if (turns_round(sums, blocks)) blocks.backwards = is_backwards();
   const std::vector<int64_t> domain = sizes(values[0]);
   std::vector<Destination> to;
@@ -108,21 +133,39 @@ void Emitter::emit_elements(const std::vector<ValueId>& values, const std::vecto
                             const std::vector<int64_t>& domain, const Blocks& blocks) {
   if (is_empty(domain)) return;
   slack_ = blocks.padded() - blocks.columns;
-  if (domain.empty()) return emit_block(values, to, {{}, -1, 1}, blocks, number(0));
+  if (domain.empty()) {
+    const Place one{{}, -1, 1};
+    return store_block(compute_block(values, to, one, blocks, number(0)), to, one, blocks, 0);
+  }
   std::vector<int64_t> rows = domain;
   rows.back() = 1;
   alone_ = std::accumulate(rows.begin(), rows.end(), blocks.count * blocks.vectors, std::multiplies<>()) <= kFew;
   std::vector<Coordinate> at(domain.size());
   loops(rows, 0, at, [&] {
+    Place first{at, static_cast<int64_t>(domain.size()) - 1, blocks.lanes};
+    const auto move_to = [&](Value* block) {
+      block_column_ = blocks.count == 1 ? nullptr : b_.CreateMul(block, number(blocks.width()), "", true, true);
+      first.at.back() = {block_column_, first_column_};
+    };
+    if (are_together(blocks)) {
+      std::vector<Vectors> all;
+      for (int64_t block = 0; block < blocks.count; ++block) {
+        move_to(number(block));
+        all.push_back(compute_block(values, to, first, blocks, number(block)));
+      }
+      for (int64_t block = 0; block < blocks.count; ++block) {
+        move_to(number(block));
+        store_block(all[static_cast<size_t>(block)], to, first, blocks, block * blocks.width());
+      }
+      return;
+    }
     loop(blocks.count, 1, [&](Value* i) {
       const auto scope = std::pair(known_, computed_);
       Value* block = i;
       if (blocks.backwards != nullptr)
         block = b_.CreateSelect(blocks.backwards, b_.CreateSub(number(blocks.count - 1), i), i);
-      block_column_ = blocks.count == 1 ? nullptr : b_.CreateMul(block, number(blocks.width()), "", true, true);
-      Place first{at, static_cast<int64_t>(domain.size()) - 1, blocks.lanes};
-      first.at.back() = {block_column_, first_column_};
-      emit_block(values, to, first, blocks, block);
+      move_to(block);
+      store_block(compute_block(values, to, first, blocks, block), to, first, blocks, 0);
       std::tie(known_, computed_) = scope;
     });
   });
@@ -130,22 +173,17 @@ void Emitter::emit_elements(const std::vector<ValueId>& values, const std::vecto
   alone_ = false;
 }
 
-/// Emits the vectors of one block. All are computed before any is stored, since a state may be stored where it is read.
-void Emitter::emit_block(const std::vector<ValueId>& values, const std::vector<Destination>& to, const Place& first,
-                         const Blocks& blocks, Value* number) {
+/// The vectors of one block. All are computed before any is stored, since a state may be stored where it is read.
+Emitter::Vectors Emitter::compute_block(const std::vector<ValueId>& values, const std::vector<Destination>& to,
+                                        const Place& first, const Blocks& blocks, Value* number) {
   std::vector<Sum> sums = find_sums(values, first);
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const std::vector<Sum> some = of_type(sums, dtype);
     if (!some.empty()) emit_sums(some, blocks, number);
   }
-  std::vector<std::vector<Value*>> vectors(values.size());
-  const auto place_of = [&](unsigned v) {
-    Place place = first;
-    if (place.lane >= 0) place.at.back().offset += static_cast<int64_t>(v) * blocks.lanes;
-    return place;
-  };
+  Vectors vectors(values.size());
   for (unsigned v = 0; v < blocks.vectors; ++v) {
-    const Place place = place_of(v);
+    const Place place = moved(first, v, blocks.lanes);
     if (tasks_.may_fail && place.lane >= 0) {
       std::vector<llvm::Constant*> lanes;
       for (unsigned i = 0; i < place.lanes; ++i) lanes.push_back(llvm::ConstantInt::get(index_, i));
@@ -160,17 +198,23 @@ void Emitter::emit_block(const std::vector<ValueId>& values, const std::vector<D
                                : get(values[i], place));
     valid_ = nullptr;
   }
-  for (size_t i = 0; i < values.size(); ++i)
+  return vectors;
+}
+
+/// Stores what compute_block returned. `begin`: columns of the row before the block, 0 if they aren't known.
+void Emitter::store_block(const Vectors& vectors, const std::vector<Destination>& to, const Place& first,
+                          const Blocks& blocks, int64_t begin) {
+  for (size_t i = 0; i < vectors.size(); ++i)
     for (unsigned v = 0; v < blocks.vectors; ++v) {
-      std::vector<Coordinate> at = place_of(v).at;
+      std::vector<Coordinate> at = moved(first, v, blocks.lanes).at;
       for (size_t d = 0; d < at.size(); ++d) {
         const Coordinate& origin = to[i].origin[d];
         at[d].offset += origin.offset;
         if (origin.base != nullptr) at[d].base = at[d].base ? b_.CreateAdd(at[d].base, origin.base) : origin.base;
       }
-      const int64_t left = blocks.columns - static_cast<int64_t>(v) * blocks.lanes;
+      const int64_t left = blocks.columns - begin - static_cast<int64_t>(v) * blocks.lanes;
       if (to[i].exact && left <= 0) continue;
-      if (to[i].exact && blocks.count == 1 && left < blocks.lanes)
+      if (to[i].exact && (blocks.count == 1 || begin > 0) && left < blocks.lanes)
         store_exactly(to[i].buffer, at, vectors[i][v], left);
       else
         store(to[i].buffer, at, vectors[i][v]);
@@ -183,6 +227,7 @@ void Emitter::emit_part(ValueId part, ValueId whole, std::span<const Buffer> to,
                         const std::vector<Coordinate>& origin) {
   current_.clear();
   known_.clear();
+  depths_.clear();
   computed_.clear();
   const ValueId shaped = part == ir::kNoValue ? whole : part;
   const std::vector<int64_t> domain = sizes(shaped);

@@ -13,13 +13,20 @@
 namespace weft::packages {
 namespace {
 
-constexpr int64_t kStraight = 48;  // multiply-adds that are written out
+constexpr int64_t kStraight = 64;  // multiply-adds that are written out
 constexpr int64_t kSplits = 4;     // registers of a sum
 constexpr int64_t kUnrolled = 4;   // steps of the loop over K
 // Bytes between a load and itself in the next turn of the loop over K. From 2 KB on the prefetchers into the nearest
 // cache see no stride (Intel's manual says so of its own; on Zen 5 weights in the second cache came at 150 GB/s in
 // place of 230).
 constexpr int64_t kStride = 2048;
+
+// Where weights come from a second cache, a block is one vector wide, so that the ops on its sums are done while the
+// next block's weights arrive: on a processor that executes far ahead, and if the left operands' elements, which each
+// block loads again, are few beside the weights.
+constexpr size_t kOverlapped = 2;            // sums: more are needed
+constexpr int64_t kNear = int64_t{1} << 15;  // bytes of the nearest cache
+constexpr int64_t kWide = 8;                 // multiply-adds in flight of such a processor
 
 /// The largest number of products in a part of the sum, rounded down to a power of two.
 int64_t longest(const auto& sum) {
@@ -161,7 +168,7 @@ std::vector<Emitter::Sum> Emitter::find_sums(const std::vector<ValueId>& values,
   return sums;
 }
 
-Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums) const {
+Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums, int64_t weights) const {
   Blocks blocks;
   const std::vector<int64_t> shape = sizes(value);
   blocks.columns = shape.empty() ? 1 : shape.back();
@@ -169,7 +176,8 @@ Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums) const {
   const int64_t vectors = (blocks.columns + blocks.lanes - 1) / blocks.lanes;
   blocks.count = vectors;
   if (sums == 0) return blocks;
-  const int64_t most = std::max<int64_t>(target_.registers * 3 / 4 / static_cast<int64_t>(sums), 1);
+  int64_t most = std::max<int64_t>(target_.registers * 3 / 4 / static_cast<int64_t>(sums), 1);
+  if (sums > kOverlapped && weights > kNear && target_.chains >= kWide) most = 1;
   int64_t least = 0;  // the least cost so far: 2 for a vector, 1 for the start of a block
   for (int64_t wide = 1; wide <= std::min(most, vectors); ++wide) {
     const int64_t count = (vectors + wide - 1) / wide, cost = 2 * count * wide + count;
