@@ -134,11 +134,11 @@ test-release:  ## with TORCH=2.14.1: what has found faults in new releases of Py
 	@OMP_NUM_THREADS=1 python -m pytest --numprocesses $(JOBS) --dist worksteal $(RELEASE_TESTS)
 
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, packages on emulated microcontrollers and as WebAssembly, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, sanitizers, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, 4,000 of many operations, packages on emulated microcontrollers and as WebAssembly, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/modules/test_random_modules.py
 	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/operator/test_threads.py
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/scan/test_stale.py
-	@WEFT_RANDOM_GRADIENTS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/scan/test_step_gradients.py --numprocesses $(JOBS) --dist worksteal
+	@WEFT_RANDOM_GRADIENTS=4000 WEFT_RANDOM_OPERATIONS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/scan/test_step_gradients.py tests/python/scan/test_random_operations.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_RANDOM_STREAMS=400 OMP_NUM_THREADS=1 python -m pytest tests/python/streaming/test_streaming.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/scan/test_op_sweep.py tests/python/modules/test_modules_db.py tests/python/device/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
 	@scripts/setup.sh emulators && python -m pytest tests/python/packages

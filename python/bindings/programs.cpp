@@ -15,6 +15,7 @@
 #include "operator/donated_call.h"
 #include "operator/flops.h"
 #include "operator/program_table.h"
+#include "passes/differentiation/gradient_paths.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
 #include "runtime/memory/arena.h"
@@ -28,6 +29,7 @@ Program run_passes(const Program& source, const std::vector<std::string>& names)
   ir::Program program = *source;
   std::vector<std::string_view> views(names.begin(), names.end());
   passes::run_passes(program, views);
+  passes::keep_paths(passes::GradientPaths(*source), program);
   return Program(std::move(program));
 }
 

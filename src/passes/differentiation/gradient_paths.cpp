@@ -142,4 +142,11 @@ void add_path(ir::Program& program, ir::ValueId input) {
   program.body.ops.push_back({OpCode::kCopy, {input}, {program.new_value(program.type(input))}, {}, {}});
 }
 
+void keep_paths(const GradientPaths& before, ir::Program& program) {
+  const std::vector<bool> results(program.body.results.size(), true);
+  const std::vector<bool> had = before.reached(results), has = GradientPaths(program).reached(results);
+  for (size_t i = 0; i < has.size(); ++i)
+    if (had[i] && !has[i]) add_path(program, program.body.args[i]);
+}
+
 }  // namespace weft::passes

@@ -44,4 +44,8 @@ class GradientPaths {
 /// Lets a gradient of any result count as getting to the input: by a reader of it that nobody reads.
 void add_path(ir::Program& program, ir::ValueId input);
 
+/// Adds the paths that a change of the program has lost, because nobody read the values on them: so that each input to
+/// which a gradient got before has one. `before`: the paths of the program as it was, with as many inputs and results.
+void keep_paths(const GradientPaths& before, ir::Program& program);
+
 }  // namespace weft::passes
