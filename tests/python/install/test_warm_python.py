@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import warm_python
+from shared_fixtures import heed_interrupts
 
 PROGRAM = "import os, sys; print(__name__, sys.argv, os.getcwd(), sys.path[0], os.environ.get('WEFT_X'), input())"
 
@@ -19,7 +19,7 @@ def both(words: list[str], folder: Path, **environment: str) -> list[subprocess.
         subprocess.run(
             [python, *words],
             cwd=folder,
-            env=os.environ | environment,
+            env=warm_python.environment() | environment,
             input="a line\n",
             capture_output=True,
             text=True,
@@ -61,10 +61,22 @@ def test_what_pytorch_has_read_is_left_to_python(tmp_path: Path) -> None:
         assert both(["-c", code], tmp_path, **{name: "7"})[1].stdout == "False\n", name
 
 
+def test_what_other_tests_import_keeps_none_from_a_fork(tmp_path: Path) -> None:
+    code = "import sys; print('torch' in sys.modules)"
+    others = {"KERAS_BACKEND": "torch", "TPU_SKIP_MDS_QUERY": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    assert both(["-c", code], tmp_path, **others)[1].stdout == "True\n"
+
+
 def test_signals_reach_it() -> None:
     waits = "    print('here', flush=True)\n    time.sleep(100)"
     code = f"import time\ntry:\n{waits}\nexcept KeyboardInterrupt:\n    print('ended')"
-    process = subprocess.Popen([warm_python.command(), "-c", code], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [warm_python.command(), "-c", code],
+        env=warm_python.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    )
     assert process.stdout is not None and process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "ended\n" and process.returncode == 0

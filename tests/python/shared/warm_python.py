@@ -35,6 +35,13 @@ FREE = (
     "COLUMNS",
     "LINES",
     "_",
+    # Set by modules that a test's own process has imported; they alone read them, or whenever they need one.
+    "JAX_",
+    "KERAS_",
+    "TF_",
+    "TPU_",
+    "XLA_",
+    "TORCHINDUCTOR_CACHE_DIR",
 )
 #: What Python looks at as it starts, though the name begins like one of those.
 READ_AT_START = ("WEFT_RUN",)
@@ -78,15 +85,16 @@ os._exit(code)
 
 
 @functools.cache
-def _start(modules: tuple[str, ...]) -> tuple[str, int]:
+def _start(modules: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     folder = tempfile.mkdtemp(prefix="warm-python-")
     client, address = Path(folder, "python"), str(Path(folder, "socket"))
     client.write_text(CLIENT.format(python=sys.executable, address=address))
     client.chmod(0o700)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["OMP_NUM_THREADS"] = "1"
     server = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("warm_python_server.py")), address, *modules],
-        env=environment | {"OMP_NUM_THREADS": "1"},
+        env=environment,
         stdin=subprocess.PIPE,  # the server ends when this process has
         stdout=subprocess.PIPE,
     )
@@ -100,7 +108,7 @@ def _start(modules: tuple[str, ...]) -> tuple[str, int]:
 
     atexit.register(end)
     _servers.append(server.pid)
-    return str(client), server.pid
+    return str(client), environment
 
 
 _servers: list[int] = []
@@ -109,6 +117,11 @@ _servers: list[int] = []
 def command(*modules: str) -> str:
     """What to run in the place of `sys.executable`; `modules` are loaded beside PyTorch."""
     return _start(modules)[0]
+
+
+def environment() -> dict[str, str]:
+    """The variables as they were when the process was started whose forks `command()` runs."""
+    return dict(_start(())[1])
 
 
 def cpu_seconds() -> float:
