@@ -7,7 +7,6 @@
 #include <ATen/ops/clamp_meta_dispatch.h>
 #include <ATen/ops/clamp_min_meta_dispatch.h>
 #include <ATen/ops/copysign_meta_dispatch.h>
-#include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/eq_meta_dispatch.h>
 #include <ATen/ops/i0_meta_dispatch.h>
 #include <ATen/ops/igamma_meta_dispatch.h>
@@ -49,9 +48,7 @@ using Bound = std::optional<Tensor>;
 Tensor clamp(const Tensor& x, const Bound& low, const Bound& high) { return at::meta::clamp(x, low, high); }
 
 using Number = std::optional<double>;
-Tensor nan_to_num(const Tensor& x, Number, Number, Number) {
-  return at::native::empty_like(x, {}, {}, {}, {}, at::MemoryFormat::Preserve);
-}
+Tensor nan_to_num(const Tensor& x, Number, Number, Number) { return same(x); }
 
 Tensor degrees(const Tensor& x) { return at::meta::mul(x, wrapped_scalar_tensor(1.5)); }
 

@@ -140,6 +140,8 @@ Tensor contiguous(at::IntArrayRef sizes, const at::TensorOptions& options) {
   return at::empty_strided(sizes, dense_strides(sizes), options);
 }
 
+Tensor same(const Tensor& x) { return at::native::empty_like(x, {}, {}, {}, {}, at::MemoryFormat::Preserve); }
+
 namespace {
 
 Tensor cat(at::TensorList tensors, int64_t dim) { return at::meta::cat(at::ITensorListRef(tensors), dim); }

@@ -21,8 +21,6 @@ using Device = std::optional<at::Device>;
 using Pinned = std::optional<bool>;
 using Format = std::optional<at::MemoryFormat>;
 
-Tensor same(const Tensor& x) { return at::native::empty_like(x, {}, {}, {}, {}, at::MemoryFormat::Preserve); }
-
 // ---- tensors that are filled
 
 Tensor filled_like(const Tensor& x, Type type, Layout layout, Device device, Pinned pinned, Format format) {

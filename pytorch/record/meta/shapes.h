@@ -10,6 +10,9 @@ at::Tensor contiguous(at::IntArrayRef sizes, const at::TensorOptions& options);
 
 /// Gradients of activations, norms and losses, and the losses.
 void add_gradients(KernelTable& table);
+/// A Meta tensor of x's type, its dims in memory as x's are (torch.preserve_format).
+at::Tensor same(const at::Tensor& x);
+
 /// What fills, joins, moves and selects.
 void add_movement(KernelTable& table);
 /// Functions by element that PyTorch composes of others, special functions, sums over all elements.

@@ -13,9 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for line in text.splitlines() for part in line.split(";")]
+
+
 #: Of one value [B, H]; each is of that shape again.
-OF_ONE = """torch.tanh(A); torch.sigmoid(A); A.sin(); F.relu(A); F.softplus(A); A.abs(); torch.sqrt(A.abs() + 0.1)
-A * 0.5; A.clamp(-1, 1); F.elu(A); F.gelu(A); A.softmax(-1); A.log_softmax(-1).clamp(min=-3)
+OF_ONE = _parts("""torch.tanh(A); torch.sigmoid(A); A.sin(); F.relu(A); F.softplus(A); A.abs()
+torch.sqrt(A.abs() + 0.1); A * 0.5; A.clamp(-1, 1); F.elu(A); F.gelu(A); A.softmax(-1); A.log_softmax(-1).clamp(min=-3)
 F.layer_norm(A, (A.shape[-1],))
 A.cumsum(-1) * 0.3; A.flip(-1); A.roll(1, -1); A - A.mean(-1, keepdim=True); A / (1 + A.norm(dim=-1, keepdim=True))
 A.detach() * 0.5 + A * 0.1; A.sort(-1).values; torch.where(A > 0, A, A * 0.1); A.t().contiguous().t()
@@ -31,9 +36,9 @@ A.repeat(1, 2)[:, :A.shape[1]]; F.threshold(A, 0.1, 0.0); F.glu(torch.cat([A, A]
 A.unfold(-1, 1, 1).squeeze(-1); A.select(1, 0).unsqueeze(1).expand_as(A) * 0.5 + A * 0.5; A.logcumsumexp(-1) * 0.2
 A.var(0, keepdim=True, correction=0) * 0.1 + A * 0.5; A.argmax(-1, keepdim=True).float() * 0.01 + A
 A.prod(-1, keepdim=True).clamp(-1, 1) * 0.3 + A * 0.5; F.one_hot(A.argmax(-1), A.shape[1]).float() * 0.3
-F.rms_norm(A, (A.shape[-1],)); A.ne(0).float() * 0.2; A.kthvalue(1, -1, keepdim=True).values * 0.5 + A * 0.3"""
+F.rms_norm(A, (A.shape[-1],)); A.ne(0).float() * 0.2; A.kthvalue(1, -1, keepdim=True).values * 0.5 + A * 0.3""")
 #: Of two.
-OF_TWO = """A + B; A * B; A - 0.5 * B; torch.maximum(A, B); torch.minimum(A, B); torch.where(A > B, A, B * 0.5)
+OF_TWO = _parts("""A + B; A * B; A - 0.5 * B; torch.maximum(A, B); torch.minimum(A, B); torch.where(A > B, A, B * 0.5)
 F.linear(A, weight) + B; A @ weight; torch.addmm(B, A, weight, alpha=0.5); A / (B.abs() + 1); torch.lerp(A, B, gate)
 torch.atan2(A, B.abs() + 0.5); torch.logaddexp(A, B) * 0.5; torch.einsum("bi,bj->bij", A, B).mean(1)
 torch.bmm(A.unsqueeze(2), B.unsqueeze(1)).sum(2) * 0.2; torch.cat([A, B], -1) @ tall; torch.stack([A, B]).amin(0)
@@ -42,7 +47,7 @@ torch.addcmul(A, B, B, value=0.1); torch.minimum(A.detach(), B); F.mse_loss(A, B
 torch.dist(A, B) * 0.05 + B; torch.dot(A[0], B[0]) * 0.05 + A
 torch.outer(A[0], B[0]).sum(0) * 0.1 + A; F.cosine_similarity(A, B, dim=-1).unsqueeze(-1) * 0.2 + B
 A.bool().logical_and(B > 0).float() * 0.4 + A * 0.1; torch.hypot(A, B + 2) * 0.3; A.scatter_add(-1, index, B * 0.2)
-A.clamp(min=B * 0.5 - 1, max=B.abs() + 0.5); torch.cdist(A, B + 1).mean() * 0.1 + A; F.bilinear(A, B, cube) * 0.2"""
+A.clamp(min=B * 0.5 - 1, max=B.abs() + 0.5); torch.cdist(A, B + 1).mean() * 0.1 + A; F.bilinear(A, B, cube) * 0.2""")
 #: Statements that make V, of an expression E and of a value B.
 STATEMENTS = """V = (E) * 1; V.mul_(0.9)
 V = (E).clone(); V[:, 0] = 0.3
@@ -61,11 +66,7 @@ V = torch.empty_like(B).copy_(B)
 V = B.new_zeros(B.shape) + (E)
 V = (E).clone(); V.zero_(); V = V + B
 V = (E).detach()
-with torch.no_grad(): V = (E)"""
-
-
-def _parts(text: str, between: str) -> list[str]:
-    return [part.strip() for line in text.splitlines() for part in (line.split(between) if between else [line])]
+with torch.no_grad(): V = (E)""".splitlines()
 
 
 @dataclasses.dataclass
@@ -84,10 +85,10 @@ class Case:
         carries, names, lines = rng.randint(1, 3), ["x"], []
         names += [f"c{i}" for i in range(carries)]
         for number in range(rng.randint(2, 9)):
-            part = rng.choice(_parts(OF_ONE, ";") if rng.random() < 0.55 else _parts(OF_TWO, ";"))
+            part = rng.choice(OF_ONE if rng.random() < 0.55 else OF_TWO)
             a, b = rng.choice(names), rng.choice(names)
             expression, value = _put(part, A=a, B=b), f"v{number}"
-            statement = rng.choice(_parts(STATEMENTS, "")) if rng.random() < 0.3 else "V = E"
+            statement = rng.choice(STATEMENTS) if rng.random() < 0.3 else "V = E"
             lines.append(_put(statement, V=value, W=f"w{number}", E=expression, B=b))
             names.append(value)
         after = [rng.choice(names[1 + carries :]) for _ in range(carries)]
