@@ -8,6 +8,7 @@ namespace weft::bindings {
 void init_importer(pybind11::module_& m);
 void init_captured(pybind11::module_& m);
 void init_device(pybind11::module_& m);
+void init_generaliser(pybind11::module_& m);
 void init_known_scans(pybind11::module_& m);
 void init_program_of_runs(pybind11::module_& m);
 void init_override(pybind11::module_& m);

@@ -90,8 +90,7 @@ void init_captured(py::module_& m) {
             }
             return sizes;
           },
-          "By run: (input, dim, the size in another run)s.")
-      .def("failed", [](const Widening& widening) { ++widening.attempts->failed; }, "Says that there is none.");
+          "By run: (input, dim, the size in another run)s.");
   py::class_<CapturedTable>(m, "CapturedTable", "Programs by the records of the runs that they were made of.")
       .def(py::init<>())
       .def(

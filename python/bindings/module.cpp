@@ -30,6 +30,7 @@ PYBIND11_MODULE(_C, m) {
   weft::bindings::init_record(m);
   weft::bindings::init_captured(m);
   weft::bindings::init_known_scans(m);
+  weft::bindings::init_generaliser(m);
   weft::bindings::init_program_of_runs(m);
   weft::bindings::init_device(m);
   weft::bindings::init_stablehlo(m);

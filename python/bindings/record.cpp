@@ -13,7 +13,6 @@
 #include <typeinfo>
 
 #include "bindings/bindings.h"
-#include "programs/sample_sizes.h"
 #include "record/recording.h"
 #include "record/surroundings.h"
 
@@ -251,25 +250,8 @@ void init_record(py::module_& m) {
       .def("__exit__", [](WithoutSavedTensorHooks& self, const py::args&) {
         at::SavedTensorDefaultHooks::set_tracing(self.before);
       });
-  m.attr("MOST_SYMBOLS") = programs::kMostSymbols;
-  m.def("small_samples", &programs::small_samples, py::arg("count"), py::arg("tells_sums"));
-  m.def("larger_samples", &programs::larger_samples, py::arg("at_hand"));
-  m.def("sample_choices", &programs::sample_choices, py::arg("seen"));
-  py::class_<SizeFit>(m, "SizeFit", "Sizes as expressions of symbols, by what they are in runs of other sizes.")
-      .def(py::init<const std::vector<std::pair<int64_t, int64_t>>&, std::vector<int64_t>, bool>(), py::arg("samples"),
-           py::arg("at_hand"), py::arg("guesses"));
+  py::class_<SizeFit>(m, "SizeFit", "Sizes as expressions of symbols, by what they are in runs of other sizes.");
   py::class_<Template, std::shared_ptr<Template>>(m, "Template")
-      .def(py::init([](const Recording& first, const Recording& second, const Recording* third,
-                       SizeFit& sizes) -> std::shared_ptr<Template> {
-             try {
-               return std::make_shared<Template>(first.record(), second.record(), third ? &third->record() : nullptr,
-                                                 sizes);
-             } catch (const Template::Mismatch&) {
-               return nullptr;
-             }
-           }),
-           py::arg("first"), py::arg("second"), py::arg("third"), py::arg("sizes"))
-      .def("free_number", &Template::free_number, py::arg("word"))
       .def_property_readonly("free", &Template::free)
       .def("matches", [](const Template& t, const Recording& r) { return t.matches(r.record()); })
       .def("differing_numbers", [](const Template& t, const Recording& r) { return t.differing_numbers(r.record()); })

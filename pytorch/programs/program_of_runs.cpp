@@ -14,6 +14,7 @@
 #include "passes/differentiation/gradient_paths.h"
 #include "passes/differentiation/own_derivatives.h"
 #include "programs/extern_text.h"
+#include "programs/matched_runs.h"
 
 namespace weft::programs {
 
@@ -22,59 +23,27 @@ using importer::Argument;
 using importer::Value;
 using record::Operation;
 using record::Recording;
-using Meta = Recording::Meta;
 
 namespace {
 
-/// Appends the tensors in an argument.
-void collect(const IValue& argument, std::vector<at::Tensor>& tensors) {
-  if (argument.isTensor()) {
-    if (argument.toTensor().defined()) tensors.push_back(argument.toTensor());
-  } else if (argument.isTensorList()) {
-    for (const at::Tensor& tensor : argument.toTensorVector()) collect(tensor, tensors);
-  } else if (argument.isList() && !argument.isIntList() && !argument.isDoubleList() && !argument.isBoolList()) {
-    for (const IValue& item : argument.toListRef()) collect(item, tensors);
-  }
-}
-
-at::ArrayRef<IValue> arguments_of(const Recording& run, const Operation& operation) {
-  size_t count = operation.op ? operation.op->schema().arguments().size() : 2;
-  return at::ArrayRef<IValue>(run.arguments().data() + operation.arguments, count);
-}
-
-std::string name_of(const Operation& operation) {
-  return operation.op ? printed_name(operation.op->operator_name()) : "";
-}
-
 class Writer {
  public:
-  Writer(const std::vector<std::unique_ptr<ImportedRun>>& runs, record::SizeFit& fit,
-         const ExternDerivative& derivative, bool is_noted)
-      : first_(*runs[0]),
-        second_(*runs[std::min<size_t>(1, runs.size() - 1)]),
-        third_(runs.size() > 2 ? runs[2].get() : nullptr),
-        fit_(fit),
-        derivative_(derivative),
-        is_noted_(is_noted) {}
+  Writer(MatchedRuns& runs, const ExternDerivative& derivative, bool is_noted)
+      : runs_(runs), derivative_(derivative), is_noted_(is_noted) {}
 
   RunsProgram write();
-  /// After an error: the name of the decomposed operation that threw it, else empty.
-  const std::string& blamed() const { return blamed_; }
 
  private:
-  Recording& one() { return first_.flat(); }
-  Recording& two() { return second_.flat(); }
-  void match();
-  bool is_same(size_t operation);
-  void bear_out();
-  void blame(size_t operation);
-  std::vector<int64_t> ids(Recording& run, at::ArrayRef<IValue> arguments);
-  ir::Shape sizes(int64_t id);
+  Recording& one() { return runs_.one(); }
+  Recording& two() { return runs_.two(); }
+  void add_inputs();
+  void write_kept();
   ir::Dim renamed(const ir::Dim& size);
   ir::Type type(int64_t id);
   void add_input(int64_t id);
   void add_noise(const Operation& a, const Operation& b);
   void add_constants();
+  void add_sizes();
   void keep_paths();
   void write(const Operation& a, const Operation& b);
   std::vector<Value> aten(const Operation& a, const Operation& b);
@@ -86,55 +55,63 @@ class Writer {
   Argument integer(int64_t a, int64_t b);
   ExternOperation::Tensor described(int64_t id);
 
-  ImportedRun& first_;
-  ImportedRun& second_;
-  ImportedRun* third_;
-  record::SizeFit& fit_;
+  MatchedRuns& runs_;
   const ExternDerivative& derivative_;
   bool is_noted_;
   importer::Region region_;
-  std::string blamed_;
   RunsProgram program_;
-  std::vector<std::pair<const Operation*, const Operation*>> kept_;  ///< with results that are read; and draws
   std::map<int64_t, Value> values_;
   ir::SymbolSizes names_;  ///< by symbol, in order of appearance: so equal programs print alike
   std::map<std::string, std::pair<size_t, size_t>> binders_;  ///< by symbol: the input and dim that has it
 };
 
 RunsProgram Writer::write() {
-  match();
-  if (third_ != nullptr) bear_out();
-  for (int64_t i = 0; i < first_.inputs(); ++i) {
-    auto dims = sizes(i);
+  add_inputs();
+  write_kept();
+  std::vector<Value> outputs;
+  for (int64_t id : one().outputs()) outputs.push_back(values_.at(id));
+  add_sizes();
+  program_.program = region_.finish(outputs);
+  keep_paths();
+  return std::move(program_);
+}
+
+void Writer::add_inputs() {
+  for (int64_t i = 0; i < runs_.first().inputs(); ++i) {
+    auto dims = runs_.sizes(i);
     for (size_t dim = 0; dim < dims.size(); ++dim) {
       if (dims[dim].is_symbol()) binders_.try_emplace(dims[dim].name(), static_cast<size_t>(i), dim);
     }
     add_input(i);
   }
-  for (auto [a, b] : kept_) {
+  for (auto [a, b] : runs_.kept()) {
     if (is_draw(name_of(*a))) add_noise(*a, *b);
   }
-  for (int64_t i = 0; i < first_.captured(); ++i) add_input(first_.inputs() + i);
+  for (int64_t i = 0; i < runs_.first().captured(); ++i) add_input(runs_.first().inputs() + i);
   add_constants();
-  for (auto [a, b] : kept_) {
+}
+
+void Writer::write_kept() {
+  for (auto [a, b] : runs_.kept()) {
     if (is_draw(name_of(*a))) continue;
     const auto at = static_cast<size_t>(a - one().operations().data());
-    blame(at);
+    runs_.blame(at);
     const size_t first_op = region_.ops();
     try {
       write(*a, *b);
-      if (is_noted_) region_.note(first_op, kSourceOperation, static_cast<int64_t>(first_.source_of(at)));
+      if (is_noted_) region_.note(first_op, kSourceOperation, static_cast<int64_t>(runs_.first().source_of(at)));
     } catch (record::UnsupportedError& error) {
-      if (error.operation == record::UnsupportedError::kNoOperation) error.operation = first_.source_of(at);
+      if (error.operation == record::UnsupportedError::kNoOperation) error.operation = runs_.first().source_of(at);
       throw;
     }
   }
-  blamed_.clear();
-  std::vector<Value> outputs;
-  for (int64_t id : one().outputs()) outputs.push_back(values_.at(id));
+  runs_.blame_none();
+}
+
+void Writer::add_sizes() {
   for (int64_t i = 0; i < one().inputs(); ++i) {
     auto& found = program_.sizes.emplace_back();
-    for (const ir::Dim& size : sizes(i)) {
+    for (const ir::Dim& size : runs_.sizes(i)) {
       if (size.is_constant()) {
         found.emplace_back(size.constant());
       } else {
@@ -144,20 +121,17 @@ RunsProgram Writer::write() {
   }
   for (const at::Tensor& constant : program_.constants)
     program_.sizes.emplace_back(constant.sizes().begin(), constant.sizes().end());
-  program_.program = region_.finish(outputs);
-  keep_paths();
-  return std::move(program_);
 }
 
 /// Autograd may see a path to an input where the program has none: `torch.copysign(x, y)` has a gradient of zeros by y.
 /// Such an input gets a reader that nobody reads, and so counts as reached (passes/differentiation/gradient_paths.h).
 void Writer::keep_paths() {
-  const Recording& source = first_.source();
+  const Recording& source = runs_.first().source();
   ir::Program& program = program_.program;
   const std::vector<bool> known =
       passes::GradientPaths(program).reached(std::vector<bool>(program.body.results.size(), true));
   for (int64_t end : source.graph().reached_ends(source.output_uses())) {
-    const auto value = values_.find(end < 0 ? first_.inputs() - 1 - end : end);
+    const auto value = values_.find(end < 0 ? runs_.first().inputs() - 1 - end : end);
     if (value == values_.end()) continue;
     const ir::ValueId input = value->second.id;
     const auto place = std::ranges::find(program.body.args, input);
@@ -166,93 +140,7 @@ void Writer::keep_paths() {
   }
 }
 
-/// Pairs the operations of both runs, which must be the same. Keeps the operations whose results are read, and all
-/// draws, in the order in which a plain loop makes them.
-void Writer::match() {
-  const auto& a = one().operations();
-  const auto& b = two().operations();
-  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-    blame(i);
-    if (!is_same(i)) throw Mismatch();
-  }
-  blamed_.clear();
-  if (one().outputs() != two().outputs()) throw Mismatch();
-  std::set<int64_t> needed(one().outputs().begin(), one().outputs().end());
-  for (size_t i = a.size(); i-- > 0;) {
-    bool is_read = std::ranges::any_of(a[i].results, [&](int64_t id) { return needed.contains(id); });
-    if (is_draw(name_of(a[i]))) {
-      kept_.emplace_back(&a[i], &b[i]);
-    } else if (is_read) {
-      kept_.emplace_back(&a[i], &b[i]);
-      auto read = ids(one(), arguments_of(one(), a[i]));
-      blame(i);
-      if (read != ids(two(), arguments_of(two(), b[i]))) throw Mismatch();
-      needed.insert(read.begin(), read.end());
-    }
-  }
-  blamed_.clear();
-  std::ranges::reverse(kept_);
-}
-
-bool Writer::is_same(size_t operation) {
-  if (operation >= std::min(one().operations().size(), two().operations().size())) return false;
-  const Operation &a = one().operations()[operation], &b = two().operations()[operation];
-  return name_of(a) == name_of(b) && a.results == b.results && a.grad_mode == b.grad_mode && a.vjp == b.vjp;
-}
-
-/// Errors from here on belong to this operation.
-void Writer::blame(size_t operation) {
-  blamed_ = first_.decomposed_at(operation);
-  if (blamed_.empty()) blamed_ = second_.decomposed_at(operation);
-}
-
-/// Throws unless the shapes of the run at the call's own sizes follow from the other two runs.
-void Writer::bear_out() {
-  Recording& real = third_->flat();
-  const size_t count = one().operations().size();
-  for (size_t i = 0; i < count; ++i) {
-    blame(i);
-    if (i >= real.operations().size() || name_of(real.operations()[i]) != name_of(one().operations()[i]) ||
-        real.operations()[i].results != one().operations()[i].results)
-      throw Mismatch();
-    for (int64_t id : one().operations()[i].results) {
-      if (id < 0) continue;
-      auto expected = sizes(id);
-      const auto& found = real.metas()[static_cast<size_t>(id)].sizes;
-      if (expected.size() != found.size()) throw Mismatch();
-      for (size_t dim = 0; dim < found.size(); ++dim) {
-        if (fit_.at_hand(expected[dim]) != found[dim]) throw Mismatch();
-      }
-    }
-  }
-  blame(count);
-  if (real.operations().size() != count) throw Mismatch();
-  blamed_.clear();
-}
-
-std::vector<int64_t> Writer::ids(Recording& run, at::ArrayRef<IValue> arguments) {
-  std::vector<at::Tensor> tensors;
-  for (const IValue& argument : arguments) collect(argument, tensors);
-  std::vector<int64_t> found;
-  for (const at::Tensor& tensor : tensors) {
-    if (auto id = run.id(tensor)) found.push_back(*id);
-  }
-  return found;
-}
-
 // ---- types and inputs
-
-/// The sizes of a value; those of constants are numbers.
-ir::Shape Writer::sizes(int64_t id) {
-  if (id < 0) {
-    const auto found = one().outside()[static_cast<size_t>(-1 - id)].sizes();
-    return {found.begin(), found.end()};
-  }
-  const Meta& a = one().metas().at(static_cast<size_t>(id));
-  const Meta& b = two().metas().at(static_cast<size_t>(id));
-  if (a.dtype != b.dtype) throw Mismatch();
-  return sizes_of(fit_, a.sizes, b.sizes);
-}
 
 /// The size in the program's symbols.
 ir::Dim Writer::renamed(const ir::Dim& size) {
@@ -264,12 +152,11 @@ ir::Dim Writer::renamed(const ir::Dim& size) {
 }
 
 ir::Type Writer::type(int64_t id) {
-  at::ScalarType scalar_type = id < 0 ? one().outside()[static_cast<size_t>(-1 - id)].scalar_type()
-                                      : one().metas().at(static_cast<size_t>(id)).dtype;
+  const at::ScalarType scalar_type = runs_.dtype(id);
   auto dtype = torch_operator::dtype_of(scalar_type);
   if (!dtype) throw record::UnsupportedError(std::string("a tensor of ") + python_name(scalar_type));
   ir::Type type{*dtype, {}};
-  for (const ir::Dim& size : sizes(id)) type.shape.push_back(renamed(size));
+  for (const ir::Dim& size : runs_.sizes(id)) type.shape.push_back(renamed(size));
   return type;
 }
 
@@ -282,7 +169,7 @@ void Writer::add_noise(const Operation& a, const Operation& b) {
   }
   int64_t id = a.results[0];
   Noise noise{std::move(draw), one().metas().at(static_cast<size_t>(id)).dtype, {}};
-  for (const ir::Dim& size : sizes(id)) {
+  for (const ir::Dim& size : runs_.sizes(id)) {
     // A product of inputs' sizes.
     if (size.terms().size() + (size.number() != 0 ? 1 : 0) > 1) throw Mismatch();
     auto& [factor, dims] = noise.sizes.emplace_back(size.number(), std::vector<std::pair<size_t, size_t>>());
@@ -317,7 +204,7 @@ void Writer::write(const Operation& a, const Operation& b) {
   if (!a.op) {
     std::vector<Value> lists[2];
     for (size_t i = 0; i < 2; ++i) {
-      for (int64_t id : ids(one(), arguments_of(one(), a)[i])) lists[i].push_back(values_.at(id));
+      for (int64_t id : MatchedRuns::ids(one(), arguments_of(one(), a)[i])) lists[i].push_back(values_.at(id));
     }
     if (a.refuses) {
       results = {region_.refusing(lists[1][0], a.vjp)};
@@ -331,12 +218,12 @@ void Writer::write(const Operation& a, const Operation& b) {
     const std::string& text = arguments[0].toStringRef();
     if (text != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();
     std::vector<Value> inputs;
-    for (int64_t id : ids(one(), arguments[1])) inputs.push_back(values_.at(id));
+    for (int64_t id : MatchedRuns::ids(one(), arguments[1])) inputs.push_back(values_.at(id));
     const torch_operator::ProgramRef called = torch_operator::find_program(text);
     results = region_.can_inline(called->program(), inputs) ? region_.inline_program(called->program(), inputs)
                                                             : external(a, b);
   } else if (name_of(a) == "aten.detach.default") {
-    results = {values_.at(ids(one(), arguments_of(one(), a))[0])};
+    results = {values_.at(MatchedRuns::ids(one(), arguments_of(one(), a))[0])};
   } else {
     results = aten(a, b);
   }
@@ -371,7 +258,7 @@ std::vector<Value> Writer::aten(const Operation& a, const Operation& b) {
 /// Emits an `extern` op for an operation that the IR lacks.
 std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   std::vector<int64_t> operands;
-  for (int64_t id : ids(one(), arguments_of(one(), a))) {
+  for (int64_t id : MatchedRuns::ids(one(), arguments_of(one(), a))) {
     if (std::ranges::find(operands, id) == operands.end()) operands.push_back(id);
   }
   auto number_of = [&](const at::Tensor& tensor) {
@@ -383,7 +270,7 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   std::vector<ir::Shape> operand_sizes;
   std::vector<Value> inputs;
   for (int64_t id : operands) {
-    operand_sizes.push_back(sizes(id));
+    operand_sizes.push_back(runs_.sizes(id));
     inputs.push_back(values_.at(id));
   }
   std::vector<IValue> given = arguments_of(one(), a).vec(), others = arguments_of(two(), b).vec();
@@ -395,10 +282,10 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   const std::function<size_t(const ir::Dim&)> carrier = [&](const ir::Dim& size) {
     inputs.push_back(region_.zeros({DType::kI64, {renamed(size), 0}}));
     operand_sizes.push_back({size, 0});
-    operation.operands.push_back({at::kLong, {fit_.in_first(size), 0}, {to_string(size), ""}, false});
+    operation.operands.push_back({at::kLong, {runs_.fit().in_first(size), 0}, {to_string(size), ""}, false});
     return inputs.size() - 1;
   };
-  operation.call = extern_text(*a.op, given, others, fit_, operand_sizes, number_of, carrier);
+  operation.call = extern_text(*a.op, given, others, runs_.fit(), operand_sizes, number_of, carrier);
   std::vector<ir::Type> types;
   for (int64_t id : a.results) {
     if (id < 0) continue;
@@ -410,10 +297,8 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
 }
 
 ExternOperation::Tensor Writer::described(int64_t id) {
-  const at::ScalarType dtype = id < 0 ? one().outside()[static_cast<size_t>(-1 - id)].scalar_type()
-                                      : one().metas().at(static_cast<size_t>(id)).dtype;
-  ExternOperation::Tensor tensor{dtype, {}, {}, id >= 0 && first_.requires_gradient(id)};
-  auto dims = sizes(id);
+  ExternOperation::Tensor tensor{runs_.dtype(id), {}, {}, id >= 0 && runs_.first().requires_gradient(id)};
+  auto dims = runs_.sizes(id);
   for (size_t i = 0; i < dims.size(); ++i) {
     tensor.sizes.push_back(id < 0 ? dims[i].constant() : one().metas()[static_cast<size_t>(id)].sizes[i]);
     tensor.expressions.push_back(dims[i].is_constant() ? "" : to_string(dims[i]));
@@ -425,7 +310,7 @@ ExternOperation::Tensor Writer::described(int64_t id) {
 bool Writer::is_checked(const Operation& operation) {
   for (const Operation& other : one().operations()) {
     if (name_of(other) != "aten._linalg_check_errors.default") continue;
-    for (int64_t id : ids(one(), arguments_of(one(), other))) {
+    for (int64_t id : MatchedRuns::ids(one(), arguments_of(one(), other))) {
       if (std::ranges::find(operation.results, id) != operation.results.end()) return true;
     }
   }
@@ -435,7 +320,7 @@ bool Writer::is_checked(const Operation& operation) {
 // ---- arguments
 
 Argument Writer::integer(int64_t a, int64_t b) {
-  const ir::Dim size = size_of(fit_, a, b);
+  const ir::Dim size = size_of(runs_.fit(), a, b);
   if (!size.is_constant()) return renamed(size);
   return size.constant();
 }
@@ -530,14 +415,15 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
     record::SizeFit fit = sizes;
     // Records don't contain the sizes within decompositions, so no call would check a guess.
     fit.stop_guessing();
-    Writer writer(all, fit, derivative, noted != nullptr);
+    MatchedRuns matched(all, fit);
     auto stays_whole = [&] {
-      const bool may = noted == nullptr || noted->may_stay.contains(writer.blamed());
-      return whole == Whole::kWhereSizesDecide && may && !writer.blamed().empty() &&
-             way.whole.insert(writer.blamed()).second;
+      const bool may = noted == nullptr || noted->may_stay.contains(matched.blamed());
+      return whole == Whole::kWhereSizesDecide && may && !matched.blamed().empty() &&
+             way.whole.insert(matched.blamed()).second;
     };
     try {
-      return writer.write();
+      matched.match();
+      return Writer(matched, derivative, noted != nullptr).write();
     } catch (const Mismatch&) {
       if (!stays_whole()) throw;
     } catch (const record::UnsupportedError&) {

@@ -188,7 +188,7 @@ def _capture(
             again = record.record(function)
         again.backwards.clear()
         record.refuse_leaks(function, again)
-    templates = [_C.Template(run.recording, run.recording, None, _C.SizeFit([], [], False)) for run in runs]
+    templates = [_C.exact_template(run.recording) for run in runs]
     return Captured(
         UnsupportedError(record.in_words(str(refused)) or type(refused).__name__),
         [],

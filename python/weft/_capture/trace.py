@@ -15,8 +15,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,10 +28,7 @@ from weft._base.errors import FailedError, ReadsValueError, SideEffectError, Unr
 from weft._base.torch_private import is_fake, is_functional, pytree
 from weft._capture import decompositions, extern_derivatives, modes, record
 from weft._capture.runs import Function, Run, Shown
-from weft._capture.symbols import HINT, Key, Symbols
 from weft._capture.traced import Noise, Traced
-
-T = TypeVar("T")
 
 #: One trace at a time: Python's random numbers, and the switch that lets PyTorch's decompositions run, belong to the
 #: process.
@@ -86,13 +83,11 @@ def of_run(function: Function, run: Run, free: Sequence[int] = ()) -> tuple[Trac
 
 
 class _Tracer:
+    """A function that _C.generalise runs again at other sizes."""
+
     def __init__(self, function: Function, at_hand: Run | None, free: Sequence[int]) -> None:
         self.function, self.at_hand, self.free = function, at_hand, list(free)
-        self.by_hint = False
-        self.template: _C.Template  #: found last
-        self.before: dict[tuple[int, int], int] = {}  #: by tensor leaf and dim: the size in a call before
-        #: shapes of all leaves in two runs, where some shapes follow from others
-        self.followed: list[list[list[int]]] = []
+        self.found: tuple[Traced, _C.Template]
         self.shapes = [
             list(leaf.shape[function.first_dims.get(i, 0) :])
             for i, leaf in enumerate(function.leaves)
@@ -101,218 +96,114 @@ class _Tracer:
         self.tensors = [leaf for leaf in function.leaves if isinstance(leaf, Tensor)]
         for tensor in self.tensors:
             _check_supported(tensor)
-        self.dims = self._dims_by(function.dynamic)
+
+    def trace(self) -> tuple[Traced, _C.Template]:
+        function, wider = self.function, self.function.wider
+        dims = self._dims_by(function.dynamic)
+        more_dims = self._dims_by(function.more_dynamic) if function.more_dynamic is not None else dims
+        sizes = [[_outer_keys(size) or int(size) for size in shape] for shape in self.shapes]
+        _C.generalise(
+            list(zip(sizes, dims, more_dims, strict=True)),
+            function.more_dynamic is not None,
+            self.at_hand is not None,
+            wider.sizes if wider is not None else [],
+            wider.widening if wider is not None else None,
+            list(function.samples),
+            function.follow,
+            self._attempt,
+            self._does_same,
+        )
+        return self.found
 
     def _dims_by(self, dynamic: Callable[[int, Tensor], Sequence[int]]) -> list[list[int]]:
         pairs = enumerate(zip(self.tensors, self.shapes, strict=True))
         return [_dims(dynamic, i, tensor, shape) for i, (tensor, shape) in pairs]
 
-    def trace(self) -> tuple[Traced, _C.Template]:
-        if self.function.follow is not None:
-            return self._trace(self._followed())
-        narrow = self.dims
-        for way in (self._wider, self._widest):
-            found = way()
+    def _attempt(self, sizes: _C.SizeAttempt, is_beyond: bool) -> _C.Outcome:
+        try:
+            self.found = traced, template = self._trace(sizes)
+            if not is_beyond:
+                return _C.Outcome.MADE
             # Weights of a constant size have kernels of their own.
-            if found is not None and not _C.has_symbolic_weights(found[0].program):
-                return found
-            if self.before and self.function.wider is not None:
-                self.function.wider.widening.failed()
-            self.dims, self.before = narrow, {}
-        for symbols in self._choices():
-            try:
-                return self._trace(symbols)
-            except (ReadsValueError, SideEffectError):
-                raise
-            except Exception as error:
-                if symbols.keys:
-                    continue
+            if self.function.proof is None or self.function.proof(template):
+                return _C.Outcome.UNWANTED if _C.has_symbolic_weights(traced.program) else _C.Outcome.MADE
+        except (ReadsValueError, SideEffectError):
+            raise
+        except Exception as error:
+            if sizes.is_fixed and not is_beyond:
                 raise _own_error(error) from None
-        raise AssertionError
+        return _C.Outcome.FAILED
+
+    def _does_same(self, sizes: _C.SizeAttempt) -> bool:
+        try:
+            with record.randomness_kept():
+                runs = [self._run(sizes, index) for index in sizes.runs]
+            template = self._template(runs, sizes.fit())
+            return self.function.proof is None or self.function.proof(template)
+        except (ReadsValueError, SideEffectError):
+            raise
+        except Exception:  # at sizes that the user did not ask for
+            return False
 
     # ---- sizes
 
-    def _wider(self) -> tuple[Traced, _C.Template] | None:
-        """Traces with symbols also for the sizes in which calls before differed."""
-        wider = self.function.wider
-        if wider is None:
-            return None
-        self.dims = [
-            sorted({*dims, *(dim for input, dim, _ in wider.sizes if input == i)}) for i, dims in enumerate(self.dims)
-        ]
-        self.before = {(input, dim): before for input, dim, before in wider.sizes}
-        sizes_before = {self._key(*place): size for place, size in self.before.items()}
-        keys = self._all_keys()
-        seen = [(sizes_before.get(key, key.hint), key.hint) for key in keys]
-        return self._tried([Symbols(keys, each, guesses=True) for each in _C.sample_choices(seen)], self._trace)
-
-    def _widest(self) -> tuple[Traced, _C.Template] | None:
-        """Traces with symbols for all dims that are better symbols where the function allows it."""
-        if self.function.more_dynamic is None or self.at_hand is None:
-            return None
-        self.dims = self._dims_by(self.function.more_dynamic)
-        keys = self._all_keys()[: Symbols.MOST]
-        choices = _small_and_larger(keys)
-        if len(keys) == 1:
-            choices += [Symbols(keys, [sample], guesses=True) for sample in self.function.samples]
-        if (found := self._tried(choices, self._trace)) is None:
-            allowed: list[Key] = []
-            for key in keys if len(keys) > 1 else ():
-                if self._tried(_small_and_larger([*allowed, key]), self._probe) is not None:
-                    allowed.append(key)
-            if 0 < len(allowed) < len(keys):
-                found = self._tried(_small_and_larger(allowed), self._trace)
-        return found
-
-    def _tried(self, choices: Sequence[Symbols], attempt: Callable[[Symbols], T]) -> T | None:
-        """The attempt with the first choice of symbols for which the function does the same as at hand."""
-        for symbols in choices:
-            try:
-                found = attempt(symbols)
-                if self.function.proof is None or self.function.proof(self.template):
-                    return found
-            except (ReadsValueError, SideEffectError):
-                raise
-            except Exception:  # for sizes that the user did not ask for
-                continue
-        return None
-
-    def _probe(self, symbols: Symbols) -> _C.Template:
-        with record.randomness_kept():
-            runs = [self._run(symbols, index) for index in symbols.runs()]
-        self.template = self._template(runs, self._fit(symbols))
-        return self.template
-
-    def _key(self, i: int, dim: int) -> Key:
-        before = self.before.get((i, dim))
-        return Key(int(self.shapes[i][dim]), "" if before is None else f"was {before}")
-
-    def _followed(self) -> Symbols:
-        """Symbols for the first leaves' sizes, and for sizes of the last leaves that don't follow from them."""
-        follow = self.function.follow
-        assert follow is not None
-        count = len(self.shapes) - len(follow([list(shape) for shape in self.shapes]))
-        first = zip(self.shapes[:count], self.dims[:count], strict=True)
-        keys = {Key(int(shape[dim])) for shape, dims in first for dim in dims}
-        symbols = Symbols.larger([key for key in self._all_keys() if key in keys], guesses=False)
-        given = [[self._leaf_sizes(leaf, symbols, i) for leaf in range(count)] for i in range(2)]
-        self.followed = [[*sizes, *follow(sizes)] for sizes in given]
-        known = {(*sample, key.hint) for key, sample in zip(symbols.keys, symbols.samples, strict=True)}
-        for i in range(count, len(self.shapes)):
-            for dim in self.dims[i]:
-                sample = (self.followed[0][i][dim], self.followed[1][i][dim])
-                hint = int(self.shapes[i][dim])
-                if sample[0] != sample[1] and (*sample, hint) not in known:
-                    known.add((*sample, hint))
-                    symbols.add(Key(hint, f"of leaf {i}, dim {dim}"), sample)
-        return symbols
-
-    def _choices(self) -> Iterator[Symbols]:
-        """What may be a symbol, tried in this order: all sizes; equal sizes as one symbol; all but one of these;
-        none."""
-        keys = self._all_keys()
-        if len({key.hint for key in keys}) < len(keys):
-            yield Symbols.small(keys, guesses=False)
-            self.by_hint = True
-            keys = self._all_keys()
-        guesses = self.at_hand is not None
-        yield Symbols.small(keys, guesses=guesses)
-        if len(keys) > 1:
-            for left_out in keys:
-                yield Symbols.small([key for key in keys if key != left_out], guesses=guesses)
-        if keys:
-            yield Symbols([], [])
-
-    def _all_keys(self) -> list[Key]:
-        keys: dict[Key, None] = {}
-        for i, (shape, dims) in enumerate(zip(self.shapes, self.dims, strict=True)):
-            for dim, size in enumerate(shape):
-                if isinstance(size, torch.SymInt):
-                    keys.update((key, None) for key in self._outer_keys(size).values())
-                elif dim in dims:
-                    keys[self._key(i, dim)] = None
-        return list(keys)
-
-    def _own_keys(self, size: Any) -> list[Key]:
-        """The possible keys of a size that belongs to no outer trace: the key of equal sizes, and keys of sizes that
-        differed before."""
-        if isinstance(size, torch.SymInt):
-            return []
-        keys = [self._key(*place) for place in self.before]
-        return [Key(int(size)), *(key for key in keys if key.hint == size)]
-
-    def _outer_keys(self, size: torch.SymInt) -> dict[Any, Key]:
-        """The keys of an outer trace's symbols in `size`, by symbol."""
-        hints = size.node.shape_env.backed_var_to_val
-        symbols = sorted(size.node.expr.free_symbols, key=str)
-        return {s: Key(int(hints[s]) if s in hints else None, "" if self.by_hint else str(s)) for s in symbols}
-
-    def _number(self, number: Any, symbols: Symbols, index: int) -> Any:
+    def _number(self, number: Any, sizes: _C.SizeAttempt, index: int) -> Any:
         """The run's number for an outer trace's size; any other value unchanged."""
         if not isinstance(number, torch.SymInt):
             return number
-        sizes = {}
-        for symbol, key in self._outer_keys(number).items():
-            sizes[symbol] = symbols.size(key, index) if key in symbols.keys else key.hint
-            if sizes[symbol] is None:
-                raise UnsupportedError(f"the size {number}, which is known only at run time")
-        return int(number.node.expr.subs(sizes))
+        values = {symbol: sizes.outer(key, index) for symbol, key in _outer(number).items()}
+        if None in values.values():
+            raise UnsupportedError(f"the size {number}, which is known only at run time")
+        return int(number.node.expr.subs(values))
 
-    def _leaf_sizes(self, leaf: int, symbols: Symbols, index: int) -> list[int]:
-        return [
-            symbols.size(key, index)
-            if not isinstance(size, torch.SymInt)
-            and dim in self.dims[leaf]
-            and (key := self._key(leaf, dim)) in symbols.keys
-            else int(self._number(size, symbols, index))
-            for dim, size in enumerate(self.shapes[leaf])
-        ]
+    def _leaf_sizes(self, leaf: int, sizes: _C.SizeAttempt, index: int) -> list[int]:
+        pairs = zip(sizes.sizes(leaf, index), self.shapes[leaf], strict=True)
+        return [self._number(size, sizes, index) if number is None else number for number, size in pairs]
 
-    def _captured_sizes(self, tensor: Tensor, symbols: Symbols, index: int) -> list[int] | None:
+    def _captured_sizes(self, tensor: Tensor, sizes: _C.SizeAttempt, index: int) -> list[int] | None:
         """The sizes of a stand-in for a tensor from outside; None: itself. Its leading size is a symbol if an
         argument's equal size is; weights keep their sizes."""
         shape, is_plain = list(tensor.shape), modes.is_plain(tensor)
-        if is_plain and (index == HINT or not symbols.keys or isinstance(tensor, torch.nn.Parameter)):
+        is_weight = isinstance(tensor, torch.nn.Parameter)
+        if is_plain and (index == sizes.AT_HAND or sizes.is_fixed or is_weight):
             return None
         if self.at_hand is not None and not is_plain and not modes.is_transformed(tensor):
             return None  # the recording says what is wrong with the tensor
         _check_supported(tensor)
-        sizes = [int(self._number(size, symbols, index)) for size in shape]
-        if shape and not isinstance(tensor, torch.nn.Parameter) and not is_fake(tensor):
-            alike = [key for key in self._own_keys(shape[0]) if key in symbols.keys]
-            sizes[0] = symbols.size(alike[0], index) if alike else sizes[0]
-        return None if is_plain and sizes == shape else sizes
+        shown = [int(self._number(size, sizes, index)) for size in shape]
+        if shape and not is_weight and not is_fake(tensor) and not isinstance(shape[0], torch.SymInt):
+            shown[0] = sizes.alike(shape[0], index)
+        return None if is_plain and shown == shape else shown
 
-    def _captured(self, symbols: Symbols, index: int) -> Callable[[Tensor], list[int] | None] | None:
+    def _captured(self, sizes: _C.SizeAttempt, index: int) -> Callable[[Tensor], list[int] | None] | None:
         """`_captured_sizes`, if it has a stand-in for a tensor that this run has read."""
 
-        def sizes(tensor: Tensor) -> list[int] | None:
-            return self._captured_sizes(tensor, symbols, index)
+        def shown(tensor: Tensor) -> list[int] | None:
+            return self._captured_sizes(tensor, sizes, index)
 
         if self.at_hand is None or self.at_hand.transformed or modes.in_forward_mode():
-            return sizes
-        return sizes if any(sizes(tensor) is not None for tensor in self.at_hand.recording.outside) else None
+            return shown
+        return shown if any(shown(tensor) is not None for tensor in self.at_hand.recording.outside) else None
 
     # ---- runs
 
-    def _trace(self, symbols: Symbols) -> tuple[Traced, _C.Template]:
-        indices = symbols.runs()
-        with record.randomness_kept() if self.at_hand is not None and symbols.keys else contextlib.nullcontext():
-            runs = [self._run(symbols, index) for index in indices]
-        sizes_of_runs = self._fit(symbols)
-        template = self.template = self._template(runs, sizes_of_runs)
+    def _trace(self, sizes: _C.SizeAttempt) -> tuple[Traced, _C.Template]:
+        with record.randomness_kept() if self.at_hand is not None and not sizes.is_fixed else contextlib.nullcontext():
+            runs = [self._run(sizes, index) for index in sizes.runs]
+        fit = sizes.fit()
+        template = self._template(runs, fit)
         real = self.at_hand or runs[-1]
         free = template.free_numbers(real.recording)
         with modes.alone(), torch.autocast("cpu", enabled=False):
             derivative: Any = functools.partial(extern_derivatives.derivative, trace)
             if not self.function.has_gradient:
                 derivative = _no_derivative
-            program, noise, constants, sizes = _C.program_of_runs(
+            program, noise, constants, sizes_of_inputs = _C.program_of_runs(
                 [run.recording for run in runs],
                 list(template.free),
                 decompositions.decompose,
                 [_backward_of(run) for run in runs],
-                sizes_of_runs,
+                fit,
                 derivative,
                 self.function.whole,
             )
@@ -321,39 +212,24 @@ class _Tracer:
             if run is not self.at_hand:  # the caller checks `at_hand`, whose kept tensors this run may have replaced
                 run.backwards.clear()
                 record.refuse_leaks(self.function, run, has_own_sizes=self.at_hand is None)
-        traced = Traced(program, [Noise(*one) for one in noise], captured, real.extra, len(constants), sizes)
-        return traced, template
+        noise = [Noise(*one) for one in noise]
+        return Traced(program, noise, captured, real.extra, len(constants), sizes_of_inputs), template
 
-    def _run(self, symbols: Symbols, index: int) -> Run:
-        if self.at_hand is not None and (index == HINT or not symbols.keys):
+    def _run(self, sizes: _C.SizeAttempt, index: int) -> Run:
+        if self.at_hand is not None and (index == sizes.AT_HAND or sizes.is_fixed):
             return self.at_hand
-        followed = self.followed[index] if self.followed and index != HINT else None
         shown = Shown(
-            followed or [self._leaf_sizes(leaf, symbols, index) for leaf in range(len(self.shapes))],
-            lambda number: self._number(number, symbols, index),
-            self._captured(symbols, index),
+            [self._leaf_sizes(leaf, sizes, index) for leaf in range(len(self.shapes))],
+            lambda number: self._number(number, sizes, index),
+            self._captured(sizes, index),
         )
         return record.record(self.function, shown)
 
-    @staticmethod
-    def _fit(symbols: Symbols) -> _C.SizeFit:
-        return _C.SizeFit(symbols.samples, symbols.at_hand(), symbols.guesses)
-
-    def _template(self, runs: list[Run], sizes: _C.SizeFit) -> _C.Template:
+    def _template(self, runs: list[Run], fit: _C.SizeFit) -> _C.Template:
         """The template of all runs, which must do the same."""
-        first, second = runs[0].recording, runs[min(1, len(runs) - 1)].recording
-        third = runs[HINT].recording if len(runs) > HINT else None
-        template = _C.Template(first, second, third, sizes)
-        if template is None or any(run.extra != runs[0].extra for run in runs):
+        if any(run.extra != runs[0].extra for run in runs):
             raise _C.MismatchError("what it does depends on sizes")
-        if self.at_hand is None and template.free:
-            # there is no run at hand whose numbers would be asked for again
-            raise _C.MismatchError("numbers in it depend on sizes")
-        for word in self.free:
-            template.free_number(word)
-        if not template.matches(runs[-1].recording):
-            raise _C.MismatchError("what it does depends on sizes")
-        return template
+        return _C.template_of([run.recording for run in runs], fit, self.free, self.at_hand is not None)
 
 
 def _backward_of(run: Run) -> Callable[[int, list[Tensor]], _C.Program]:
@@ -372,10 +248,6 @@ def _backward_of(run: Run) -> Callable[[int, list[Tensor]], _C.Program]:
     return program
 
 
-def _small_and_larger(keys: Sequence[Key]) -> list[Symbols]:
-    return [make(keys, guesses=True) for make in (Symbols.small, Symbols.larger)]
-
-
 def _no_derivative(*_: Any) -> None:
     """The derivative of an `extern` in a program that nobody differentiates."""
 
@@ -387,6 +259,17 @@ def _own_error(error: Exception) -> BaseException:
     if isinstance(error, UnrecordableError):
         return UnsupportedError(str(error))
     return error
+
+
+def _outer(size: torch.SymInt) -> dict[Any, tuple[int | None, str]]:
+    """For an outer trace's symbols in the size: their values at hand, if known, and names."""
+    values = size.node.shape_env.backed_var_to_val
+    symbols = sorted(size.node.expr.free_symbols, key=str)
+    return {symbol: (int(values[symbol]) if symbol in values else None, str(symbol)) for symbol in symbols}
+
+
+def _outer_keys(size: Any) -> list[tuple[int | None, str]] | None:
+    return list(_outer(size).values()) if isinstance(size, torch.SymInt) else None
 
 
 def _dims(

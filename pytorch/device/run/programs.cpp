@@ -17,8 +17,8 @@
 #include "ir/verifier.h"
 #include "override/state.h"
 #include "passes/pass_runner.h"
+#include "programs/generaliser.h"
 #include "programs/record_table.h"
-#include "programs/sample_sizes.h"
 #include "record/recording.h"
 
 namespace weft::device {
@@ -161,20 +161,18 @@ Difference difference(const KnownBatch& known, const Record& record, const Batch
   return found;
 }
 
-/// A pattern for batches of both sizes, with its program. The two records suggest how sizes depend on each other. The
-/// operations are then repeated at sample sizes, which must confirm it.
+/// A pattern for batches of both sizes, with its program. `guess`: how the two records suggest that sizes depend on
+/// each other. The operations are repeated at sample sizes, which must confirm it.
 std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
-                                     const Template& guess, const programs::SampleSizes& symbols,
-                                     const programs::SampleSizes& samples) try {
-  std::vector<int64_t> values[2], at_hand;
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    values[0].push_back(samples[i].first);
-    values[1].push_back(samples[i].second);
-    at_hand.push_back(symbols[i].second);
+                                     const Template& guess, const programs::Symbols& symbols) try {
+  std::vector<int64_t> values[2];
+  for (const auto& [first, second] : symbols.samples()) {
+    values[0].push_back(first);
+    values[1].push_back(second);
   }
   const auto one = guess.words(values[0]), two = guess.words(values[1]);
   if (!one || !two) return std::nullopt;
-  SizeFit fit(samples, at_hand, true);
+  SizeFit fit = symbols.fit();
   KnownBatch wider{
       std::make_shared<Template>(told.record.with_sizes(*one), told.record.with_sizes(*two), &told.record, fit),
       Record(),
@@ -190,18 +188,24 @@ std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch
 }
 
 std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
-                                  const Difference& found) try {
+                                  const Difference& found, programs::Attempts& attempts) try {
   SizeFit fit(found.symbols, {}, true);
   const Template guess(known.record, told.record, nullptr, fit);
-  for (const programs::SampleSizes& samples : programs::sample_choices(found.symbols)) {
-    auto wider = widened_at(known, batch, told, guess, found.symbols, samples);
-    if (!wider) continue;
+  std::vector<programs::SizeKey> keys;
+  for (const auto& [before, now] : found.symbols) keys.push_back({now, "was " + std::to_string(before)});
+  std::optional<KnownBatch> wider;
+  using Outcome = programs::Rerun::Outcome;
+  const Outcome outcome = programs::widen(keys, found.symbols, attempts, [&](const programs::Symbols& symbols) {
+    wider = widened_at(known, batch, told, guess, symbols);
+    if (!wider) return Outcome::kFailed;
     // Weights of a constant size have kernels of their own.
-    if (found.is_of_features && importer::has_symbolic_weights(wider->program->program())) return std::nullopt;
-    return wider;
-  }
-  return std::nullopt;
-} catch (...) {
+    const bool is_slow = found.is_of_features && importer::has_symbolic_weights(wider->program->program());
+    return is_slow ? Outcome::kUnwanted : Outcome::kMade;
+  });
+  if (outcome != Outcome::kMade) return std::nullopt;
+  return wider;
+} catch (...) {  // the records suggest nothing
+  ++attempts.failed;
   return std::nullopt;
 }
 
@@ -217,8 +221,7 @@ KnownBatch& new_entry(const Batch& batch, const Batch::Told& told) {
     const auto attempts = programs->table.attempts(structure, found.words);
     if (!attempts->are_worth_it(found.is_of_features)) continue;
     ++programs->counts.widenings;
-    if (auto wider = widened(known, batch, told, found)) return remember(*std::move(wider));
-    ++attempts->failed;
+    if (auto wider = widened(known, batch, told, found, *attempts)) return remember(*std::move(wider));
   }
   return remember({exactly(told.record), told.record, told.leaf_sizes});
 }
