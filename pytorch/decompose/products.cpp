@@ -12,6 +12,7 @@
 
 #include "decompose/decompose.h"
 #include "decompose/parts.h"
+#include "record/cells.h"
 
 namespace weft::decompose {
 namespace {
@@ -61,9 +62,18 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Ten
   return {at::matmul(at::_safe_softmax(scores, -1), wide(v)).to(q.scalar_type()), at::logsumexp(scores, -1)};
 }
 
+std::tuple<Tensor, Tensor> lstm_cell(const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& w_ih,
+                                     const Tensor& w_hh, const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
+  return record::lstm_cell(x, {h, c}, w_ih, w_hh, b_ih, b_hh);
+}
+
 }  // namespace
 
 void add_products(Table& table) {
+  table.add_own("gru_cell", record::gru_cell);
+  table.add_own("lstm_cell", lstm_cell);
+  table.add_own("rnn_tanh_cell", record::rnn_tanh_cell);
+  table.add_own("rnn_relu_cell", record::rnn_relu_cell);
   table.add("addmv", "", addmv);
   table.add("addr", "", addr);
   table.add("addbmm", "", addbmm);

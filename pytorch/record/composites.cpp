@@ -15,12 +15,42 @@
 #include "operator/aten.h"
 #include "record/cells.h"
 #include "record/recording.h"
+#include "record/whole_cells.h"
 
 namespace weft::record {
 namespace {
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+
+/// The tensor of an optional argument, undefined for None.
+Tensor given(const OptionalTensor& tensor) { return tensor.value_or(Tensor()); }
+
+Tensor recorded_gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
+                         const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
+  const auto whole = whole_gru_cell({x, h, w_ih, w_hh, given(b_ih), given(b_hh)});
+  return whole ? *whole : record::gru_cell(x, h, w_ih, w_hh, b_ih, b_hh);
+}
+
+std::tuple<Tensor, Tensor> recorded_lstm_cell(const Tensor& x, at::TensorList hx, const Tensor& w_ih,
+                                              const Tensor& w_hh, const OptionalTensor& b_ih,
+                                              const OptionalTensor& b_hh) {
+  TORCH_CHECK(hx.size() == 2, "lstm_cell expects two hidden states");
+  const auto whole = whole_lstm_cell({x, hx[0], hx[1], w_ih, w_hh, given(b_ih), given(b_hh)});
+  return whole ? *whole : record::lstm_cell(x, hx, w_ih, w_hh, b_ih, b_hh);
+}
+
+Tensor recorded_rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
+                              const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
+  const auto whole = whole_rnn_tanh_cell({x, h, w_ih, w_hh, given(b_ih), given(b_hh)});
+  return whole ? *whole : record::rnn_tanh_cell(x, h, w_ih, w_hh, b_ih, b_hh);
+}
+
+Tensor recorded_rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
+                              const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
+  const auto whole = whole_rnn_relu_cell({x, h, w_ih, w_hh, given(b_ih), given(b_hh)});
+  return whole ? *whole : record::rnn_relu_cell(x, h, w_ih, w_hh, b_ih, b_hh);
+}
 
 /// Does not look at the values. An index that is no class gives zeros.
 Tensor one_hot(const Tensor& x, int64_t classes) {
@@ -52,10 +82,10 @@ Tensor max_pool1d(const Tensor& x, at::IntArrayRef kernel, at::IntArrayRef strid
 
 TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   using namespace weft::record;
-  m.impl("gru_cell", gru_cell);
-  m.impl("lstm_cell", lstm_cell);
-  m.impl("rnn_tanh_cell", rnn_tanh_cell);
-  m.impl("rnn_relu_cell", rnn_relu_cell);
+  m.impl("gru_cell", recorded_gru_cell);
+  m.impl("lstm_cell", recorded_lstm_cell);
+  m.impl("rnn_tanh_cell", recorded_rnn_tanh_cell);
+  m.impl("rnn_relu_cell", recorded_rnn_relu_cell);
   m.impl("one_hot", one_hot);
   m.impl("cosine_similarity", cosine_similarity);
   m.impl("rrelu", rrelu);

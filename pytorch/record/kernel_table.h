@@ -18,6 +18,13 @@ class KernelTable {
                      c10::KernelFunction::makeFromUnboxedRuntimeFunction(function));
   }
 
+  /// For an operation of Weft's own.
+  template <typename Function>
+  void add_own(const char* name, Function* function) {
+    kernels_.emplace(c10::OperatorName(std::string("weft::") + name, ""),
+                     c10::KernelFunction::makeFromUnboxedRuntimeFunction(function));
+  }
+
   const c10::KernelFunction* find(const c10::OperatorName& name) const {
     auto found = kernels_.find(name);
     return found == kernels_.end() ? nullptr : &found->second;

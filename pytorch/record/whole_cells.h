@@ -1,0 +1,17 @@
+#pragma once
+
+#include "operator/aten.h"
+
+namespace weft::record {
+
+/// PyTorch's cells as one operation of a record each, `weft::gru_cell` and so on, where a cell's own record would be
+/// ten to twenty. An import decomposes them (cells.h). Each has one node in autograd's graph, which can be run.
+///
+/// Only calls for which one operation says all are recorded so: matrices of the usual sizes and of one dtype, with no
+/// transform, tangent or autocast. Null results: the call isn't such a one.
+std::optional<at::Tensor> whole_gru_cell(at::TensorList tensors);
+std::optional<std::tuple<at::Tensor, at::Tensor>> whole_lstm_cell(at::TensorList tensors);
+std::optional<at::Tensor> whole_rnn_tanh_cell(at::TensorList tensors);
+std::optional<at::Tensor> whole_rnn_relu_cell(at::TensorList tensors);
+
+}  // namespace weft::record
