@@ -2,6 +2,7 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
 #include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -228,6 +229,15 @@ void init_record(py::module_& m) {
       },
       py::arg("outputs"), py::arg("inputs"), py::arg("accumulates"),
       "Raises UnsupportedError where a backward within the function that is recorded can't be.");
+  m.def(
+      "gradients",
+      [](const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+         const std::vector<at::Tensor>& cotangents, bool create_graph) {
+        const py::gil_scoped_release released;
+        return torch::autograd::grad(outputs, inputs, cotangents, std::nullopt, create_graph, /*allow_unused=*/true);
+      },
+      py::arg("outputs"), py::arg("inputs"), py::arg("cotangents"), py::arg("create_graph"),
+      "torch.autograd.grad, which imports SymPy to compare the cotangents' sizes. Undefined gradients are None.");
   m.def(
       "is_from_outside", [](const at::Tensor& tensor) { return Recording::current()->is_from_outside(tensor); },
       "Whether the function that is recorded has not made the tensor.");

@@ -5,6 +5,7 @@
 #include <ATen/ops/log1p.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/result_type.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/special_erfcx.h>
 #include <ATen/ops/where.h>
@@ -83,6 +84,20 @@ Tensor signbit(const Tensor& x) {
   return x.lt(0).bitwise_or(x.eq(0).bitwise_and(x.reciprocal().lt(0)));
 }
 
+/// The derivative by x is the sign by which x was multiplied, 0 at 0; the derivative by the sign is 0.
+Tensor copysign(const Tensor& given, const Tensor& sign) {
+  const Tensor x = floating(given.to(at::result_type(given, sign))).abs();
+  return at::where(decompose::signbit(sign), x.neg(), x);
+}
+
+Tensor copysign_of_number(const Tensor& given, const at::Scalar& sign) {
+  const Tensor x = floating(given).abs();
+  return std::signbit(sign.toDouble()) ? x.neg() : x;
+}
+
+Tensor deg2rad(const Tensor& x) { return floating(x) * (std::numbers::pi / 180); }
+Tensor rad2deg(const Tensor& x) { return floating(x) * (180 / std::numbers::pi); }
+
 using MaybeGenerator = std::optional<at::Generator>;
 
 void check_is_default(const MaybeGenerator& generator) {
@@ -126,6 +141,10 @@ void add_elementwise(Table& table) {
   table.add("frac", "", frac);
   table.add("round", "decimals", round_decimals);
   table.add("signbit", "", signbit);
+  table.add("copysign", "Tensor", copysign);
+  table.add("copysign", "Scalar", copysign_of_number);
+  table.add("deg2rad", "", deg2rad);
+  table.add("rad2deg", "", rad2deg);
   table.add("bernoulli", "", bernoulli);
   table.add("normal", "Tensor_Tensor", normal);
   table.add("normal", "Tensor_float", normal_of_one_deviation);

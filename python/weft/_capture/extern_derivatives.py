@@ -16,6 +16,7 @@ from torch import Tensor
 
 from weft import _C
 from weft._base.errors import UnsupportedError
+from weft._base.torch_private import DisableTorchFunction
 from weft._capture.decompositions import call, operator_of
 from weft._capture.traced import Traced
 
@@ -95,9 +96,8 @@ def _traced(
             raise UnsupportedError("a derivative that functionalisation hides")
         if not pairs:
             return [torch.zeros_like(x) for x in wanted]
-        found = torch.autograd.grad(
-            [t for t, _ in pairs], wanted, [c for _, c in pairs], create_graph=create_graph, allow_unused=True
-        )
+        with DisableTorchFunction():  # PyTorch's own functions in Python may run within
+            found = _C.gradients([t for t, _ in pairs], wanted, [c for _, c in pairs], create_graph)
         return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
 
     def dynamic(leaf: int, _: Tensor) -> list[int]:
