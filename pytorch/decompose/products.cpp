@@ -1,6 +1,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mv.h>
@@ -62,6 +63,8 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Ten
   return {at::matmul(at::_safe_softmax(scores, -1), wide(v)).to(q.scalar_type()), at::logsumexp(scores, -1)};
 }
 
+Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) { return at::linear(x, weight, bias); }
+
 std::tuple<Tensor, Tensor> lstm_cell(const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& w_ih,
                                      const Tensor& w_hh, const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
   return record::lstm_cell(x, {h, c}, w_ih, w_hh, b_ih, b_hh);
@@ -70,6 +73,7 @@ std::tuple<Tensor, Tensor> lstm_cell(const Tensor& x, const Tensor& h, const Ten
 }  // namespace
 
 void add_products(Table& table) {
+  table.add_own("linear", linear);
   table.add_own("gru_cell", record::gru_cell);
   table.add_own("lstm_cell", lstm_cell);
   table.add_own("rnn_tanh_cell", record::rnn_tanh_cell);

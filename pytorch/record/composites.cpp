@@ -15,7 +15,7 @@
 #include "operator/aten.h"
 #include "record/cells.h"
 #include "record/recording.h"
-#include "record/whole_cells.h"
+#include "record/whole_calls.h"
 
 namespace weft::record {
 namespace {
@@ -25,6 +25,15 @@ using OptionalTensor = std::optional<Tensor>;
 
 /// The tensor of an optional argument, undefined for None.
 Tensor given(const OptionalTensor& tensor) { return tensor.value_or(Tensor()); }
+
+Tensor recorded_linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
+  if (const auto whole = whole_linear(x, weight, given(bias))) return *whole;
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("aten::linear", "")
+                             .typed<Tensor(const Tensor&, const Tensor&, const OptionalTensor&)>();
+  const c10::DispatchKeySet below(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::TESTING_ONLY_GenericMode);
+  return op.redispatch(keys & below, x, weight, bias);
+}
 
 Tensor recorded_gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                          const OptionalTensor& b_ih, const OptionalTensor& b_hh) {
@@ -82,6 +91,7 @@ Tensor max_pool1d(const Tensor& x, at::IntArrayRef kernel, at::IntArrayRef strid
 
 TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   using namespace weft::record;
+  m.impl("linear", recorded_linear);
   m.impl("gru_cell", recorded_gru_cell);
   m.impl("lstm_cell", recorded_lstm_cell);
   m.impl("rnn_tanh_cell", recorded_rnn_tanh_cell);

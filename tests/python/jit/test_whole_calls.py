@@ -1,4 +1,4 @@
-"""PyTorch's cells in a step, recorded as one operation each, against the cells themselves."""
+"""PyTorch's cells and linear layers in a step, recorded as one operation each, against themselves."""
 
 from __future__ import annotations
 
@@ -141,3 +141,44 @@ def test_an_output_that_nobody_reads():
     x, h, c = numbers((2, 3)), numbers((2, 4), seed=1), numbers((2, 4), seed=2)
     for which in range(2):
         assert_step(lambda x, h, c, which=which: cell(x, (h, c))[which], x, h, c)
+
+
+LINEAR = torch.nn.functional.linear
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (4, 2, 3), (0, 3), (2, 0, 3), (2, 1, 4, 3)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_linear(shape, bias, dtype):
+    given = [numbers(shape, dtype), numbers((5, 3), dtype, 1), *bias * [numbers((5,), dtype, 2)]]
+    assert recorded("linear", given, LINEAR)
+    loose = {"rtol": 0.05, "atol": 0.05} if dtype == torch.bfloat16 else {}
+    assert_step(LINEAR, *given, **loose)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_gradient_through_linear_within_the_step(again):
+    def step(x, weight, bias):
+        with torch.enable_grad():
+            own = [t * 1 if again and t.requires_grad else t.detach().requires_grad_() for t in (x, weight, bias)]
+            energy = LINEAR(LINEAR(*own).sin(), own[1].t()).pow(2).sum()
+            return torch.autograd.grad(energy, own, create_graph=again)
+
+    assert_step(step, numbers((4, 2, 3)), numbers((5, 3), seed=1), numbers((5,), seed=2), gradients=again)
+
+
+def test_calls_of_linear_that_one_operation_does_not_say():
+    x, weight = numbers((2, 3), torch.float32), numbers((5, 3), torch.float32, 1)
+
+    def mapped(x, weight):
+        return torch.func.vmap(LINEAR, in_dims=(None, 0))(x, torch.stack([weight, weight * 2]))
+
+    assert not recorded("linear", [x, weight], mapped)
+    assert_step(mapped, x, weight)
+    with torch.autocast("cpu", torch.bfloat16):  # what it casts is one operation
+        assert recorded("linear", [x, weight], LINEAR)
+        assert_step(LINEAR, x, weight, rtol=0.05, atol=0.05)
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        weft.jit(LINEAR)(numbers((2, 4)), numbers((5, 3)))
+    with pytest.raises(RuntimeError, match="same dtype"):
+        weft.jit(LINEAR)(numbers((2, 3)), weight)

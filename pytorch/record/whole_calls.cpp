@@ -1,4 +1,4 @@
-#include "record/whole_cells.h"
+#include "record/whole_calls.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "record/recording.h"
 #include "record/recording_tensor.h"
 
 namespace weft::record {
@@ -22,7 +23,7 @@ namespace {
 using at::Tensor;
 using torch::autograd::variable_list;
 
-// ---- derivatives, of inputs (x, states..., w_ih, w_hh, b_ih, b_hh)
+// ---- derivatives, of a cell's inputs (x, states..., w_ih, w_hh, b_ih, b_hh)
 
 Tensor derived_sigmoid(const Tensor& g, const Tensor& y) { return g * y * (1 - y); }
 Tensor derived_tanh(const Tensor& g, const Tensor& y) { return g * (1 - y * y); }
@@ -33,8 +34,17 @@ struct OfLinear {
 };
 
 OfLinear derived_linear(const Tensor& g, const Tensor& x, const Tensor& weight) {
-  return {g.matmul(weight), g.t().matmul(x), g.sum(0)};
+  const Tensor rows = g.reshape({-1, g.size(-1)});
+  return {g.matmul(weight), rows.t().matmul(x.reshape({-1, x.size(-1)})), rows.sum(0)};
 }
+
+struct Linear {
+  static constexpr const char* kName = "weft::linear";
+  static variable_list gradients(const variable_list& in, const variable_list& given) {
+    const OfLinear found = derived_linear(given[0], in[0], in[1]);
+    return {found.input, found.weight, found.bias};
+  }
+};
 
 struct Gru {
   static constexpr const char* kName = "weft::gru_cell";
@@ -96,8 +106,8 @@ struct RnnRelu {
 
 // ---- autograd
 
-template <typename Cell>
-struct CellBackward : torch::autograd::Node {
+template <typename Call>
+struct WholeBackward : torch::autograd::Node {
   std::vector<torch::autograd::SavedVariable> inputs;
 
   void release_variables() override { inputs.clear(); }
@@ -107,7 +117,7 @@ struct CellBackward : torch::autograd::Node {
     variable_list unpacked;
     for (auto& input : inputs) unpacked.push_back(input.unpack(self));
     const bool is_reached = std::ranges::any_of(given, [](const Tensor& g) { return g.defined(); });
-    variable_list found = is_reached ? Cell::gradients(unpacked, given) : variable_list(unpacked.size());
+    variable_list found = is_reached ? Call::gradients(unpacked, given) : variable_list(unpacked.size());
     for (size_t i = 0; i < found.size(); ++i)
       if (!task_should_compute_output(i)) found[i] = Tensor();
     return found;
@@ -122,12 +132,12 @@ variable_list arguments_of(const c10::OperatorHandle& op, const torch::jit::Stac
   return arguments;
 }
 
-template <typename Cell>
+template <typename Call>
 void autograd_of(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const variable_list inputs = arguments_of(op, *stack);
-  c10::intrusive_ptr<CellBackward<Cell>> node;
+  c10::intrusive_ptr<WholeBackward<Call>> node;
   if (torch::autograd::compute_requires_grad(inputs)) {
-    node = c10::make_intrusive<CellBackward<Cell>>();
+    node = c10::make_intrusive<WholeBackward<Call>>();
     node->set_next_edges(torch::autograd::collect_next_edges(inputs));
     for (const Tensor& input : inputs) node->inputs.emplace_back(input, false);
   }
@@ -140,11 +150,19 @@ void autograd_of(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     torch::autograd::set_history(result.toTensor(), node);
 }
 
-/// Each result is like h.
-void meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+/// Each result of a cell is like h.
+void meta_cell(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Tensor h = arguments_of(op, *stack)[1];
   torch::jit::drop(*stack, op.schema().arguments().size());
   for (size_t i = 0; i < op.schema().returns().size(); ++i) stack->emplace_back(at::empty(h.sizes(), h.options()));
+}
+
+void meta_linear(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const variable_list given = arguments_of(op, *stack);
+  std::vector<int64_t> sizes = given[0].sizes().vec();
+  sizes.back() = given[1].size(0);
+  torch::jit::drop(*stack, given.size());
+  stack->emplace_back(at::empty(sizes, given[0].options()));
 }
 
 // ---- calls
@@ -154,8 +172,9 @@ bool is_plain_matrix(const Tensor& tensor, const Tensor& like, int64_t rows, int
          tensor.scalar_type() == like.scalar_type();
 }
 
-/// Whether nothing changes what operations on these tensors do.
+/// Whether nothing changes what operations on these tensors do. An import decomposes.
 bool is_undisturbed(at::TensorList tensors) {
+  if (Recording::current() == nullptr || Recording::current()->is_import()) return false;
   const auto included = c10::impl::tls_local_dispatch_key_set().included_;
   if (included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) || at::autocast::is_autocast_enabled(at::kCPU))
     return false;
@@ -164,9 +183,24 @@ bool is_undisturbed(at::TensorList tensors) {
   });
 }
 
-/// `tensors`: x, the states, w_ih, w_hh, b_ih, b_hh.
-template <typename Cell>
-std::optional<variable_list> call_whole(at::TensorList tensors, int64_t gates) {
+template <typename Call>
+variable_list call(at::TensorList tensors) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Call::kName, "");
+  torch::jit::Stack stack;
+  for (const Tensor& tensor : tensors) stack.emplace_back(tensor.defined() ? c10::IValue(tensor) : c10::IValue());
+  op.callBoxed(&stack);
+  variable_list results;
+  for (const c10::IValue& result : stack) results.push_back(result.toTensor());
+  return results;
+}
+
+/// Whether a bias is of this size, if there is one.
+bool fits(const Tensor& bias, const Tensor& like, int64_t size) {
+  return !bias.defined() || (bias.dim() == 1 && bias.size(0) == size && bias.scalar_type() == like.scalar_type());
+}
+
+template <typename Call>
+std::optional<variable_list> call_cell(at::TensorList tensors, int64_t gates) {
   const Tensor &x = tensors[0], &h = tensors[1];
   if (x.dim() != 2 || h.dim() != 2 || !at::isFloatingType(x.scalar_type()) || !is_undisturbed(tensors))
     return std::nullopt;
@@ -176,30 +210,29 @@ std::optional<variable_list> call_whole(at::TensorList tensors, int64_t gates) {
     if (!is_plain_matrix(tensors[i], x, rows, hidden) || !tensors[i].is_contiguous()) return std::nullopt;
   if (!is_plain_matrix(tensors[weights], x, all, x.size(1)) || !is_plain_matrix(tensors[weights + 1], x, all, hidden))
     return std::nullopt;
-  for (const Tensor& bias : tensors.slice(weights + 2))
-    if (bias.defined() && (bias.dim() != 1 || bias.size(0) != all || bias.scalar_type() != x.scalar_type()))
-      return std::nullopt;
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Cell::kName, "");
-  torch::jit::Stack stack;
-  for (const Tensor& tensor : tensors) stack.emplace_back(tensor.defined() ? c10::IValue(tensor) : c10::IValue());
-  op.callBoxed(&stack);
-  variable_list results;
-  for (const c10::IValue& result : stack) results.push_back(result.toTensor());
-  return results;
+  if (!fits(tensors[weights + 2], x, all) || !fits(tensors[weights + 3], x, all)) return std::nullopt;
+  return call<Call>(tensors);
 }
 
-template <typename Cell>
+template <typename Call>
 std::optional<Tensor> call_with_one_state(at::TensorList tensors, int64_t gates) {
-  const auto results = call_whole<Cell>(tensors, gates);
+  const auto results = call_cell<Call>(tensors, gates);
   return results ? std::optional(results->front()) : std::nullopt;
 }
 
 }  // namespace
 
+std::optional<Tensor> whole_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (x.dim() == 0 || weight.dim() != 2 || !at::isFloatingType(x.scalar_type())) return std::nullopt;
+  if (!is_plain_matrix(weight, x, weight.size(0), x.size(-1)) || !fits(bias, x, weight.size(0))) return std::nullopt;
+  if (!is_undisturbed({x, weight, bias})) return std::nullopt;
+  return call<Linear>({x, weight, bias}).front();
+}
+
 std::optional<Tensor> whole_gru_cell(at::TensorList tensors) { return call_with_one_state<Gru>(tensors, 3); }
 
 std::optional<std::tuple<Tensor, Tensor>> whole_lstm_cell(at::TensorList tensors) {
-  const auto results = call_whole<Lstm>(tensors, 4);
+  const auto results = call_cell<Lstm>(tensors, 4);
   if (!results) return std::nullopt;
   return std::tuple(results->at(0), results->at(1));
 }
@@ -210,6 +243,7 @@ std::optional<Tensor> whole_rnn_relu_cell(at::TensorList tensors) { return call_
 }  // namespace weft::record
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
   m.def("gru_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh) -> Tensor");
   m.def(
       "lstm_cell(Tensor x, Tensor h, Tensor c, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh) -> (Tensor, "
@@ -219,12 +253,14 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) {
   using namespace weft::record;
+  m.impl("linear", torch::CppFunction::makeFromBoxedFunction<&autograd_of<Linear>>());
   m.impl("gru_cell", torch::CppFunction::makeFromBoxedFunction<&autograd_of<Gru>>());
   m.impl("lstm_cell", torch::CppFunction::makeFromBoxedFunction<&autograd_of<Lstm>>());
   m.impl("rnn_tanh_cell", torch::CppFunction::makeFromBoxedFunction<&autograd_of<RnnTanh>>());
   m.impl("rnn_relu_cell", torch::CppFunction::makeFromBoxedFunction<&autograd_of<RnnRelu>>());
 }
 TORCH_LIBRARY_IMPL(weft, Meta, m) {
+  m.impl("linear", torch::CppFunction::makeFromBoxedFunction<&weft::record::meta_linear>());
   for (const char* cell : {"gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"})
-    m.impl(cell, torch::CppFunction::makeFromBoxedFunction<&weft::record::meta>());
+    m.impl(cell, torch::CppFunction::makeFromBoxedFunction<&weft::record::meta_cell>());
 }
