@@ -8,6 +8,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -33,9 +34,11 @@ struct OfLinear {
   Tensor input, weight, bias;
 };
 
+/// All dims but the last as one.
+Tensor as_rows(const Tensor& x) { return x.dim() == 1 ? x.unsqueeze(0) : x.flatten(0, -2); }
+
 OfLinear derived_linear(const Tensor& g, const Tensor& x, const Tensor& weight) {
-  const Tensor rows = g.reshape({-1, g.size(-1)});
-  return {g.matmul(weight), rows.t().matmul(x.reshape({-1, x.size(-1)})), rows.sum(0)};
+  return {g.matmul(weight), as_rows(g).t().matmul(as_rows(x)), as_rows(g).sum(0)};
 }
 
 struct Linear {
