@@ -184,7 +184,7 @@ def build(sources: Path, folder: Path) -> list[str]:
     programs = []
     for name, own in (("nam_eigen", []), ("nam_own", ["-DNAM_USE_INLINE_GEMM"])):
         command = ["g++", *flags, *own, *paths, "nam.cpp", *files, "-ldl", "-o", name]
-        subprocess.run(command, cwd=folder, check=True)
+        subprocess.run(command, cwd=folder, capture_output=True, check=True)
         programs.append(str(folder / name))
     return programs
 

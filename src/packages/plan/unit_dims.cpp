@@ -10,7 +10,6 @@ namespace weft::packages {
 namespace {
 
 using ir::Op;
-using ir::OpCode;
 using ir::Shape;
 using ir::ValueId;
 
@@ -74,14 +73,14 @@ class Mover {
     const ir::Type type = program_.type(operand);
     const Shape shape = in_front(type.shape, count);
     const Op* op = maker(operand);
-    if (op != nullptr && op->code == OpCode::kConstant) {
+    if (op != nullptr && ir::is_constant(op->code)) {
       Op constant = *op;
       constant.results = {program_.new_value({type.dtype, shape})};
       const ValueId made = constant.results[0];
       keep(std::move(constant));
       return made;
     }
-    if (op != nullptr && op->code == OpCode::kBroadcast) {
+    if (op != nullptr && ir::is_repeated(op->code)) {
       std::vector<int64_t> dims = op->attr<std::vector<int64_t>>("dims");
       const auto kept = static_cast<int64_t>(type.shape.size() - count);
       if (std::ranges::all_of(dims, [&](int64_t dim) { return dim < kept; })) {
@@ -94,7 +93,7 @@ class Mover {
 
   /// The value in another shape; of a reshape what was reshaped.
   ValueId reshaped(ValueId value, const Shape& shape) {
-    for (const Op* op = maker(value); op != nullptr && op->code == OpCode::kReshape; op = maker(value))
+    for (const Op* op = maker(value); op != nullptr && ir::is_alias(op->code); op = maker(value))
       value = op->operands[0];
     return program_.type(value).shape == shape ? value : indexed(builder_.reshape(value, shape));
   }
