@@ -260,6 +260,9 @@ class Emitter {
   llvm::Value* is_backwards();
   void stage_inputs();
   bool needs_stage(ir::ValueId input) const;
+  bool is_changed_in_place(const ir::Op& op) const;
+  void emit_change(const ir::Op& op);
+  Buffer from_row(const Buffer& buffer, const Coordinate& row);
   void give_outputs();
   void give_results();
   /// Copies rows between memories, exactly.
@@ -282,6 +285,7 @@ class Emitter {
   std::map<ir::ValueId, size_t> last_reader_;  ///< of values with memory, the last task; behind all of them: the caller
   std::map<ir::ValueId, std::pair<Ring, ir::ValueId>> rings_;  ///< by the new state: its ring and the old state
   std::map<std::pair<int64_t, int64_t>, Turn> turns_;          ///< by rows, and by how many the window moves
+  std::map<ir::ValueId, Coordinate> changes_;                  ///< by new state: the first row that it changes
   std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
   std::map<std::tuple<ir::ValueId, Place, unsigned>, llvm::Value*> known_;  ///< at a step of those at once
   std::map<ir::ValueId, int64_t> depths_;

@@ -147,6 +147,39 @@ void Emitter::give_outputs() {
   }
 }
 
+/// Whether the op is a new state that is the old one but for some rows, and nobody reads it in this step: then only the
+/// rows are written, behind everything that reads the old state and may fail.
+bool Emitter::is_changed_in_place(const Op& op) const {
+  const auto& results = program_.body.results;
+  const auto result = std::ranges::find(results, op.results[0]);
+  const auto state = static_cast<size_t>(result - results.begin());
+  if (plan_.steps > 1 || ir::traits_of(op.code).updated != 0 || op.attr<int64_t>("dim") != 0) return false;
+  if (state >= step_.states() || op.operands[0] != program_.body.args[state]) return false;
+  return std::ranges::count(results, *result) == 1 && std::ranges::none_of(program_.body.ops, [&](const Op& other) {
+           return std::ranges::find(other.operands, *result) != other.operands.end();
+         });
+}
+
+/// The rows of such a state, kept in memory of their own, and the first of the state's that they replace.
+void Emitter::emit_change(const Op& op) {
+  const ValueId made = op.results[0], rows = op.operands[1];
+  const std::vector<int64_t> shape = sizes(rows);
+  buffers_[made] = in_state(made, reserve(made, shape, shape.back()));
+  emit_part(rows, rows, {&buffers_.at(made), 1}, std::vector<Coordinate>(shape.size()));
+  known_.clear();
+  computed_.clear();
+  changes_[made] = {checked_index(get(op.operands[2], {{}, -1, 1}), sizes(made)[0] - shape[0]), 0};
+}
+
+/// The buffer from a row of its first dim on.
+Buffer Emitter::from_row(const Buffer& buffer, const Coordinate& row) {
+  std::vector<Coordinate> at(buffer.strides.size());
+  at[0] = row;
+  Buffer from = buffer;
+  from.base = address(buffer, at);
+  return from;
+}
+
 /// The results to the caller, and new states in the place of the old. Nothing of both if the step has failed.
 void Emitter::give_results() {
   llvm::BasicBlock* end = nullptr;
@@ -160,6 +193,11 @@ void Emitter::give_results() {
   give_outputs();
   for (size_t i = 0; i < step_.states(); ++i) {
     const ValueId state = program_.body.args[i], made = program_.body.results[i];
+    if (const auto change = changes_.find(made); change != changes_.end()) {
+      const ValueId rows = step_.op_of(made)->operands[1];
+      copy(buffers_.at(made), from_row(buffers_.at(state), change->second), sizes(rows), dtype(rows));
+      continue;
+    }
     if (memory_.slots.at(state).offset == memory_.slots.at(made).offset) continue;
     copy(buffers_.at(made), buffers_.at(state), sizes(state), dtype(state));
   }
