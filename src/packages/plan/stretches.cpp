@@ -13,15 +13,19 @@ namespace {
 using ir::Op;
 using ir::ValueId;
 
+/// Bytes of states that a call of several steps may have for its steps, since all but rings are kept for each.
+constexpr int64_t kStates = int64_t{1} << 18;
+
 class Stretcher {
  public:
-  Stretcher(const Bound& step, const Tasks& tasks, int64_t steps) : step_(step), tasks_(tasks) {
+  Stretcher(const Bound& step, const Tasks& tasks, int64_t steps) : step_(step), tasks_(tasks), steps_(steps) {
     for (size_t state = 0; state < step.states(); ++state) rings_.push_back(ring_of(step, state, steps));
   }
 
   std::optional<std::vector<Stretch>> run() {
     // Of a window that moves backwards the new rows aren't in the order of the steps.
     if (std::ranges::any_of(rings_, [](const auto& ring) { return ring && ring->at_front; })) return std::nullopt;
+    if (bytes_of_states() * steps_ > kStates) return std::nullopt;
     put_in_order();
     join();
     if (2 * products_of(true) > products_of(false)) return std::nullopt;
@@ -34,6 +38,15 @@ class Stretcher {
   }
 
  private:
+  int64_t bytes_of_states() const {
+    int64_t bytes = 0;
+    for (size_t state = 0; state < step_.states(); ++state) {
+      const ir::Type& type = step_.program().type(step_.program().body.args[state]);
+      if (!rings_[state]) bytes += ir::element_count(type.shape).constant() * size_of(type.dtype);
+    }
+    return bytes;
+  }
+
   /// What a nest reads from memory. The rows that a ring keeps are not read.
   std::set<ValueId> reads(size_t task) const {
     const ValueId made = tasks_.tasks[task].values[0];
@@ -129,6 +142,7 @@ class Stretcher {
 
   const Bound& step_;
   const Tasks& tasks_;
+  int64_t steps_;
   std::vector<std::optional<Ring>> rings_;  // by state
   std::vector<size_t> order_;
   std::vector<bool> joined_, step_by_step_;  // by place in the order; whether the next one is in the same stretch

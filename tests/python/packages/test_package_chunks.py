@@ -138,6 +138,22 @@ def test_where_several_steps_are_computed_at_once(
     assert steps_beside_each_other(folder) == beside
 
 
+def test_large_states_are_not_kept_for_each_step(tmp_path_factory: pytest.TempPathFactory) -> None:
+    w = torch.randn(12, 8) / 4
+
+    def step(carry: dict[str, Tensor], x: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        window = torch.cat([carry["window"][1:], x[None]])
+        return {"window": window, "sum": 0.9 * carry["sum"] + x[0]}, window.flatten() @ w + carry["sum"][0]
+
+    for size, beside in ((100, True), (100_000, False)):
+        example = ({"window": torch.zeros(4, 3), "sum": torch.zeros(size)}, torch.randn(3))
+        folder = tmp_path_factory.mktemp("packages") / "model"
+        weft.package(step, example, folder, targets="x86-64-v3", assembly=True)
+        assert steps_beside_each_other(folder) == beside
+        size_of_state = json.loads((folder / "model.json").read_text())["targets"]["x86-64-v3"]["state_bytes"]
+        assert size_of_state < 4 * size * (40 if beside else 3) + 10_000
+
+
 def test_microcontrollers_take_no_memory_for_several_steps(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("packages") / "model"
     weft.package(Wave(8, (1, 4)).eval(), torch.randn(1, 1, 50), folder, time=2, targets=["aarch64", "cortex-m4"])
