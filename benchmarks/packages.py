@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 import step_times
 import weft
-from peers import nam, rtneural
+from peers import nam, nam_wavenet, rtneural
 from weft import _C
 
 MARKS = ("<!-- figures -->", "<!-- /figures -->")
@@ -203,6 +203,7 @@ def compared(folder: Path, quick: bool, sources: Path | None, amp_sources: Path 
         text += f"\n\nBoth called from C++, a step a call:\n\n{rtneural.table(sources.absolute())}"
     if amp_sources:
         text += f"\n\nBoth called from C++, a model of an amplifier:\n\n{nam.table(amp_sources.absolute())}"
+        text += f"\n\nWaveNets, with so many samples a call:\n\n{nam_wavenet.table(amp_sources.absolute())}"
     return text
 
 

@@ -51,6 +51,7 @@ Value* sine(IRBuilder<>& b, Value* x, bool cosine) {
   for (double part : kHalfPi) r = fma(b, n, number(x, -part), r);
   Value* square = b.CreateFMul(r, r);
   Value* s = fma(b, b.CreateFMul(polynomial(b, square, kSine), square), r, r);
+  s = b.CreateSelect(b.CreateFCmpOEQ(square, number(x, 0)), r, s);  // of -0 too
   Value* c = polynomial(b, square, kCosine);
   llvm::Type* integers = x->getType()->getWithNewType(b.getInt64Ty());
   const auto integer = [&](int64_t value) { return llvm::ConstantInt::getSigned(integers, value); };
@@ -169,6 +170,61 @@ Value* narrow_erf(IRBuilder<>& b, Value* x) {
   return b.CreateSelect(b.CreateFCmpOLT(size, number(x, 0.9)), near, far);
 }
 
+/// The arc tangent of z in 0..1: fdlibm's, with its steps of 0, 1/2 and 1 in two parts, since not only a pole is near.
+Value* double_arc_tangent(IRBuilder<>& b, Value* z) {
+  constexpr double kSeries[] = {1.62858201153657823623e-02,  -3.65315727442169155270e-02, 4.97687799461593236017e-02,
+                                -5.83357013379057348645e-02, 6.66107313738753120669e-02,  -7.69187620504482999495e-02,
+                                9.09088713343650656196e-02,  -1.11111104054623557880e-01, 1.42857142725034663711e-01,
+                                -1.99999999998764832476e-01, 3.33333333333329318027e-01};
+  Value *one = number(z, 1), *two = number(z, 2), *zero = number(z, 0);
+  Value *low = b.CreateFCmpOLT(z, number(z, 0.4375)), *high = b.CreateFCmpOGE(z, number(z, 0.6875));
+  Value* middle = b.CreateFDiv(b.CreateFSub(b.CreateFMul(two, z), one), b.CreateFAdd(two, z));
+  Value* end = b.CreateFDiv(b.CreateFSub(z, one), b.CreateFAdd(z, one));
+  const auto of_three = [&](Value* first, Value* second, Value* third) {
+    return b.CreateSelect(low, first, b.CreateSelect(high, third, second));
+  };
+  Value* r = of_three(z, middle, end);
+  Value* square = b.CreateFMul(r, r);
+  Value* correction = b.CreateFMul(r, b.CreateFMul(square, polynomial(b, square, kSeries)));
+  Value* turn = of_three(zero, number(z, 4.63647609000806093515e-01), number(z, 7.85398163397448278999e-01));
+  Value* rest = of_three(zero, number(z, 2.26987774529616870924e-17), number(z, 3.06161699786838301793e-17));
+  return b.CreateFSub(turn, b.CreateFSub(b.CreateFSub(correction, rest), r));
+}
+
+/// The same with |y| / |x| or its reciprocal in 0..1, and the angle in its quadrant.
+Value* double_atan2(IRBuilder<>& b, Value* y, Value* x) {
+  constexpr double kPi = 3.14159265358979311600, kPiRest = 1.22464679914735317636e-16;
+  Value *width = absolute(b, x), *height = absolute(b, y);
+  Value* steep = b.CreateFCmpOGT(height, width);
+  Value *large = b.CreateSelect(steep, height, width), *small = b.CreateSelect(steep, width, height);
+  Value* z = b.CreateFDiv(small, large);
+  z = b.CreateSelect(b.CreateFCmpOEQ(small, large), number(x, 1), z);  // of two infinities too
+  z = b.CreateSelect(b.CreateFCmpOEQ(large, number(x, 0)), number(x, 0), z);
+  Value* angle = double_arc_tangent(b, z);
+  const auto from = [&](double turn, double rest) {
+    return b.CreateFSub(number(x, turn), b.CreateFSub(angle, number(x, rest)));
+  };
+  angle = b.CreateSelect(steep, from(kPi / 2, kPiRest / 2), angle);
+  Value* left = b.CreateFCmpOLT(b.CreateCopySign(number(x, 1), x), number(x, 0));
+  angle = b.CreateSelect(left, from(kPi, kPiRest), angle);
+  angle = b.CreateCopySign(angle, y);
+  return b.CreateSelect(b.CreateFCmpUNO(x, y), llvm::ConstantFP::getNaN(x->getType()), angle);
+}
+
+/// Scaled by the larger one, so that no square overflows.
+Value* double_hypotenuse(IRBuilder<>& b, Value* x, Value* y) {
+  Value *width = absolute(b, x), *height = absolute(b, y), *infinity = llvm::ConstantFP::getInfinity(x->getType());
+  Value* steep = b.CreateFCmpOGT(height, width);
+  Value *large = b.CreateSelect(steep, height, width), *small = b.CreateSelect(steep, width, height);
+  Value* ratio = b.CreateFDiv(small, large);
+  ratio = b.CreateSelect(b.CreateFCmpOEQ(large, number(x, 0)), number(x, 0), ratio);
+  Value* root = b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, fma(b, ratio, ratio, number(x, 1)));
+  Value* result = b.CreateFMul(large, root);
+  result = b.CreateSelect(b.CreateFCmpUNO(x, y), llvm::ConstantFP::getNaN(x->getType()), result);
+  return b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(width, infinity), b.CreateFCmpOEQ(height, infinity)), infinity,
+                        result);
+}
+
 Value* emit_wide(IRBuilder<>& b, OpCode code, Value* x, Value* y) {
   constexpr double kLog2e = 1.4426950408889634, kLog10e = 0.43429448190325182765;
   switch (code) {
@@ -205,6 +261,25 @@ Value* emit_library_function(IRBuilder<>& b, OpCode code, std::span<Value* const
   Value* y = operands.size() > 1 ? b.CreateFPExt(operands[1], wide) : nullptr;
   Value* result = emit_wide(b, code, x, y);
   return result != nullptr ? b.CreateFPTrunc(result, narrow) : nullptr;
+}
+
+Value* emit_double_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+  switch (code) {
+    case OpCode::kLog1p:
+      return log1p(b, operands[0]);
+    case OpCode::kAtan2:
+      return double_atan2(b, operands[0], operands[1]);
+    case OpCode::kHypot:
+      return double_hypotenuse(b, operands[0], operands[1]);
+    case OpCode::kLog2:
+    case OpCode::kLog10:
+    case OpCode::kSin:
+    case OpCode::kCos:
+    case OpCode::kLogaddexp:
+      return emit_wide(b, code, operands[0], operands.size() > 1 ? operands[1] : nullptr);
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace weft::codegen

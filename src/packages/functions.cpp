@@ -33,19 +33,20 @@ int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 class Functions {
  public:
-  Functions(const StepModel& model, const Bound& step, const Target& target, llvm::Function* step_function,
+  Functions(const StepModel& model, const Bound& step, const Target& target, const StepFunctions& steps,
             const Memory& memory, llvm::Module& module)
       : model_(model),
         step_(step),
         target_(target),
-        step_function_(step_function),
+        steps_(steps),
         memory_(memory),
         module_(module),
         b_(module.getContext()),
         index_(module.getDataLayout().getIntPtrType(module.getContext())) {
     facts_.fingerprint = fingerprint_of(model);
     facts_.state_align = std::max<int64_t>(target.vector_bytes, 8);
-    facts_.state_bytes = (memory.bytes + facts_.state_align - 1) / facts_.state_align * facts_.state_align;
+    const int64_t room = target.registers * target.vector_bytes;  // for the widest block to read past an end
+    facts_.state_bytes = (memory.bytes + room + facts_.state_align - 1) / facts_.state_align * facts_.state_align;
     facts_.saved_bytes = kSavedHeader;
     for (const Array& state : model.states) facts_.saved_bytes += padded(bytes_of(state));
     // In memory a state is another thing for each target.
@@ -177,7 +178,7 @@ class Functions {
   llvm::Function* emit_step() {
     auto* function = begin("step", b_.getInt32Ty(), {b_.getPtrTy(), b_.getPtrTy(), b_.getPtrTy()});
     check_state(function->getArg(0));
-    b_.CreateRet(b_.CreateCall(step_function_, {function->getArg(0), function->getArg(1), function->getArg(2)}));
+    b_.CreateRet(b_.CreateCall(steps_.one, {function->getArg(0), function->getArg(1), function->getArg(2)}));
     return function;
   }
 
@@ -193,7 +194,7 @@ class Functions {
     for (int side = 0; side < 2; ++side)
       pointers[side] = b_.CreateAlloca(llvm::ArrayType::get(b_.getPtrTy(), std::max<size_t>(strides[side].size(), 1)));
     check_state(function->getArg(0));  // after the variables, which belong to the first block
-    loop(function->getArg(3), 1, [&](Value* t) {
+    const auto call = [&](llvm::Function* steps, Value* t) {
       for (int side = 0; side < 2; ++side)
         for (size_t i = 0; i < strides[side].size(); ++i) {
           Value* given = b_.CreateConstGEP1_64(b_.getPtrTy(), function->getArg(static_cast<unsigned>(1 + side)), i);
@@ -201,7 +202,16 @@ class Functions {
                                     b_.CreateMul(t, number(strides[side][i])));
           b_.CreateStore(now, b_.CreateConstGEP1_64(b_.getPtrTy(), pointers[side], i));
         }
-      Value* status = b_.CreateCall(step_function_, {function->getArg(0), pointers[0], pointers[1]});
+      return b_.CreateCall(steps, {function->getArg(0), pointers[0], pointers[1]});
+    };
+    Value* count = function->getArg(3);
+    Value* done = number(0);
+    if (steps_.several != nullptr) {  // which never fails
+      done = b_.CreateSub(count, b_.CreateURem(count, number(steps_.at_once)));
+      loop(done, steps_.at_once, [&](Value* t) { call(steps_.several, t); });
+    }
+    loop(b_.CreateSub(count, done), 1, [&](Value* t) {
+      Value* status = call(steps_.one, b_.CreateAdd(done, t));
       llvm::BasicBlock *failed = block("failed"), *fine = block("fine");
       b_.CreateCondBr(b_.CreateICmpEQ(status, b_.getInt32(kOk)), fine, failed);
       b_.SetInsertPoint(failed);
@@ -308,7 +318,7 @@ class Functions {
   const StepModel& model_;
   const Bound& step_;
   const Target& target_;
-  llvm::Function* step_function_;
+  StepFunctions steps_;
   const Memory& memory_;
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
@@ -319,9 +329,9 @@ class Functions {
 
 }  // namespace
 
-Facts emit_model(const StepModel& model, const Bound& step, const Target& target, llvm::Function* step_function,
+Facts emit_model(const StepModel& model, const Bound& step, const Target& target, const StepFunctions& steps,
                  const Memory& memory, llvm::Module& module) {
-  return Functions(model, step, target, step_function, memory, module).emit();
+  return Functions(model, step, target, steps, memory, module).emit();
 }
 
 uint64_t fingerprint_of(const StepModel& model) {

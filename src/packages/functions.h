@@ -14,9 +14,15 @@ struct Facts {
   int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
 };
 
+/// The functions that compute: one step, and if there is such a one, `at_once` steps.
+struct StepFunctions {
+  llvm::Function *one = nullptr, *several = nullptr;
+  int64_t at_once = 1;
+};
+
 /// Emits the functions around a step, and the descriptor `weft_model` (weft_model.h) with everything it names. Two
 /// functions return the descriptor: `<name>_model_<target>`, and `<name>_model`, a weak symbol.
-Facts emit_model(const StepModel& model, const Bound& step, const Target& target, llvm::Function* step_function,
+Facts emit_model(const StepModel& model, const Bound& step, const Target& target, const StepFunctions& steps,
                  const Memory& memory, llvm::Module& module);
 
 /// The number of a model: the same for all targets.

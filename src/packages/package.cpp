@@ -133,11 +133,13 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
     module.addModuleFlag(llvm::Module::Error, "target-abi", llvm::MDString::get(context, target.abi));
   codegen::set_vector_isa(module, {.avx512 = target.avx512, .f16c = target.f16c});
   const Bound step(model);
-  const Tasks tasks = divide(step);
+  const Plan plan = plan_of(step, target.steps);
   const StoredWeights weights(step, model.stored);
-  Emitter emitter(step, tasks, weights, target, module);
-  llvm::Function* function = emitter.emit_step(model.name + "_one_step");
-  const Facts facts = emit_model(model, step, target, function, emitter.memory(), module);
+  Emitter emitter(step, plan, weights, target, module);
+  llvm::Function* one = emitter.emit_step(model.name + "_one_step");
+  llvm::Function* several = emitter.emit_steps(model.name + "_steps");
+  const StepFunctions functions{one, several, plan.steps};
+  const Facts facts = emit_model(model, step, target, functions, emitter.memory(), module);
   for (llvm::Function& each : module) {
     each.addFnAttr(llvm::Attribute::NoUnwind);
     each.addFnAttr("target-cpu", target.cpu);

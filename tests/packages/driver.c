@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   if (argc != 4) fail("STEPS INPUT OUTPUT");
   if (model->abi != WEFT_MODEL_ABI) fail("another ABI");
   const size_t steps = (size_t)atol(argv[1]);
-  stacks in, out, again;
+  stacks in, out, again, third;
   FILE* file = fopen(argv[2], "rb");
   if (file == NULL) fail("no input");
   for (uint32_t i = 0; i < model->input_count; ++i) {
@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   for (uint32_t i = 0; i < model->output_count; ++i) {
     out.data[i] = aligned(steps * model->outputs[i].bytes + 1, 1);
     again.data[i] = aligned(steps * model->outputs[i].bytes + 1, 1);
+    third.data[i] = aligned(steps * model->outputs[i].bytes + 1, 1);
   }
   void *state = aligned(model->state_bytes, model->state_align), *inputs[64], *outputs[64];
   char* saved = aligned(model->saved_bytes, 1);
@@ -76,6 +77,12 @@ int main(int argc, char** argv) {
     if (model->restore(state, saved, model->saved_bytes - 1) != WEFT_OTHER_STATE) fail("restore of too little");
     if (model->restore(state, saved, model->saved_bytes) != WEFT_OK) fail("restore");
   }
+  if (model->reset(state) != WEFT_OK) fail("reset for chunks of one length");
+  for (t = 0; t < steps; t += 17) {
+    begin(&in, model->inputs, model->input_count, t, inputs);
+    begin(&third, model->outputs, model->output_count, t, outputs);
+    if (model->run(state, (const void* const*)inputs, outputs, steps - t < 17 ? steps - t : 17) != WEFT_OK) fail("run");
+  }
   saved[0] ^= 1;
   if (model->restore(state, saved, model->saved_bytes) != WEFT_OTHER_STATE) fail("restore of another model's state");
   file = fopen(argv[3], "wb");
@@ -83,6 +90,7 @@ int main(int argc, char** argv) {
   for (uint32_t i = 0; i < model->output_count; ++i) {
     const size_t bytes = steps * model->outputs[i].bytes;
     if (memcmp(out.data[i], again.data[i], bytes) != 0) fail("chunks differ from steps");
+    if (memcmp(out.data[i], third.data[i], bytes) != 0) fail("chunks of one length differ from steps");
     if (fwrite(out.data[i], 1, bytes, file) != bytes) fail("write");
   }
   fclose(file);

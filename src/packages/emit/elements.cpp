@@ -18,7 +18,7 @@ using ir::ValueId;
 using llvm::Value;
 
 Value* Emitter::get(ValueId value, const Place& place) {
-  const auto key = std::pair(value, place);
+  const auto key = std::tuple(value, place, now_);
   if (auto found = known_.find(key); found != known_.end()) return found->second;
   Value* result = nullptr;
   if (auto buffer = buffers_.find(value); buffer != buffers_.end() && !current_.contains(value))
@@ -85,7 +85,8 @@ Value* Emitter::compute(ValueId value, const Op& op, const Place& place) {
 /// Reads a constant from memory with as much behind its end as a block may read.
 Value* Emitter::get_constant(ValueId value, const Place& place) {
   const Op* op = step_.op_of(value);
-  if (op != nullptr && op->code == OpCode::kConstant) return codegen::emit_constant(b_, *op, dtype(value), place.lanes);
+  if (op != nullptr && op->code == OpCode::kConstant)
+    return codegen::emit_constant(b_, *op, dtype(value), place.lanes * side_by_side_);
   if (op != nullptr && op->code == OpCode::kBroadcast) return broadcast(*op, place);
   const auto key = std::pair(value, slack_);
   if (!constants_.contains(key)) constants_[key] = table(step_.constant(value));

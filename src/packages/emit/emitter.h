@@ -10,9 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "packages/emit/rings.h"
 #include "packages/plan/memory.h"
+#include "packages/plan/rings.h"
 #include "packages/plan/stored_weights.h"
+#include "packages/plan/stretches.h"
 #include "packages/plan/tasks.h"
 #include "packages/target.h"
 
@@ -38,17 +39,25 @@ struct Buffer {
   llvm::Value* base = nullptr;
   std::vector<int64_t> strides;  ///< in elements
   DType dtype = DType::kF32;
+  int64_t step = 0;  ///< in a call of several steps, bytes from one step's value to the next one's
 };
 
 /// Emits one step as straight LLVM IR: loop nests with constant bounds over memory at constant offsets. There is no
 /// call in it, of the runtime or of a library.
+///
+/// A call of several steps is made of the same nests. Values have memory for each of its steps, and a nest runs for all
+/// of them before the next one begins, a few steps at a time, which share the weights that they load. Each element is
+/// computed as in a call of one step, to the bit.
 class Emitter {
  public:
-  Emitter(const Bound& step, const Tasks& tasks, const StoredWeights& weights, const Target& target,
+  Emitter(const Bound& step, const Plan& plan, const StoredWeights& weights, const Target& target,
           llvm::Module& module);
 
   /// The function (state, inputs, outputs) -> status, and the memory that it takes.
   llvm::Function* emit_step(const std::string& name);
+  /// The function for the plan's steps, whose inputs and outputs are stacks; after emit_step. Null if there is none.
+  llvm::Function* emit_steps(const std::string& name);
+  /// What states take, when all functions are there.
   const Memory& memory() const { return memory_; }
 
  private:
@@ -67,6 +76,11 @@ class Emitter {
   llvm::Value* load(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes);
   llvm::Value* load_lanes(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes);
   void store(const Buffer& buffer, const std::vector<Coordinate>& at, llvm::Value* value);
+  llvm::Value* load_steps(const Buffer& buffer, const Place& place, const std::vector<int64_t>& sizes);
+  static bool is_known(const Coordinate& at);
+  llvm::Value* load_rows(const Buffer& buffer, const Place& place);
+  llvm::Value* concatenated(const std::vector<llvm::Value*>& parts);
+  llvm::Value* repeated(llvm::Value* vector);
   void store_exactly(const Buffer& buffer, const std::vector<Coordinate>& at, llvm::Value* value, int64_t lanes);
   llvm::FixedVectorType* register_type(DType dtype, unsigned lanes);
   llvm::Value* splat(llvm::Value* value, unsigned lanes);
@@ -75,6 +89,7 @@ class Emitter {
   Memory::Slot& reserve(ir::ValueId value, int64_t row) { return reserve(value, sizes(value), row); }
   Memory::Slot& reserve(ir::ValueId value, const std::vector<int64_t>& shape, int64_t row);
   Buffer in_state(ir::ValueId value, const Memory::Slot& slot);
+  Buffer dense(llvm::Value* base, ir::ValueId value);
   std::vector<int64_t> sizes(ir::ValueId value) const { return sizes_of(program_, value); }
   static bool is_empty(const std::vector<int64_t>& sizes) { return std::ranges::find(sizes, 0) != sizes.end(); }
   DType dtype(ir::ValueId value) const { return program_.type(value).dtype; }
@@ -178,11 +193,12 @@ class Emitter {
     bool exact = false;  ///< nothing may be written behind the last column
   };
   void emit_task(const Task& task);
+  void emit_one(const Task& task);
   void free_what_is_read_no_longer(size_t task);
   /// Elements of the values, which may be kNoValue for zeros, to their destinations.
   void emit_elements(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to,
                      const std::vector<int64_t>& domain, const Blocks& blocks);
-  using Vectors = std::vector<std::vector<llvm::Value*>>;  ///< by value, and by vector of a block
+  using Vectors = std::vector<std::vector<llvm::Value*>>;  ///< by value; by step and vector of a block
   Vectors compute_block(const std::vector<ir::ValueId>& values, const std::vector<Destination>& to, const Place& first,
                         const Blocks& blocks, llvm::Value* number);
   void store_block(const Vectors& vectors, const std::vector<Destination>& to, const Place& first, const Blocks& blocks,
@@ -217,22 +233,44 @@ class Emitter {
     llvm::Value *before = nullptr, *after = nullptr, *fresh = nullptr;
   };
   void place_ring(size_t number_of_state, const Ring& ring);
+  void find_windows();
   void start_turn(Turn& turn, const Ring& ring);
-  Buffer in_ring(ir::ValueId value, const Memory::Slot& slot, llvm::Value* row);
+  Buffer in_ring(ir::ValueId value, const Memory::Slot& slot, const Ring& ring, llvm::Value* row);
   void emit_ring(ir::ValueId value);
   void end_turns();
 
+  // ---- calls of several steps (chunks.cpp)
+  /// Emits the body for all steps of the call, `at_once` in each turn of a loop; once if a loop over steps is around
+  /// it.
+  void over_steps(unsigned at_once, const std::function<void()>& body, unsigned side_by_side = 1);
+  unsigned steps_in_vector(const std::vector<ir::ValueId>& values, const std::vector<Sum>& sums,
+                           const Blocks& blocks) const;
+  unsigned steps_in_rows(const Task& task) const;
+  bool is_lanewise(ir::ValueId value, bool in_lanes) const;
+  unsigned steps_for(const std::vector<Sum>& sums, const Blocks& blocks, unsigned side_by_side) const;
+  void copy_states_before();
+  void emit_stretch(const Stretch& stretch);
+  void keep_states(const Task& task);
+  Buffer next_state(ir::ValueId state);
+  void give_stacks();
+
   // ---- the step (step.cpp)
+  void begin(const std::string& name);
   void place_states();
   llvm::Value* is_backwards();
   void stage_inputs();
   bool needs_stage(ir::ValueId input) const;
+  bool is_changed_in_place(const ir::Op& op) const;
+  void emit_change(const ir::Op& op);
+  Buffer from_row(const Buffer& buffer, const Coordinate& row);
+  void give_outputs();
   void give_results();
   /// Copies rows between memories, exactly.
   void copy(const Buffer& from, const Buffer& to, const std::vector<int64_t>& sizes, DType dtype);
 
   const Bound& step_;
   const ir::Program& program_;
+  const Plan& plan_;
   const Tasks& tasks_;
   const StoredWeights& weights_;
   const Target& target_;
@@ -247,21 +285,28 @@ class Emitter {
   std::map<ir::ValueId, size_t> last_reader_;  ///< of values with memory, the last task; behind all of them: the caller
   std::map<ir::ValueId, std::pair<Ring, ir::ValueId>> rings_;  ///< by the new state: its ring and the old state
   std::map<std::pair<int64_t, int64_t>, Turn> turns_;          ///< by rows, and by how many the window moves
+  std::map<ir::ValueId, Coordinate> changes_;                  ///< by new state: the first row that it changes
   std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
-  std::map<std::pair<ir::ValueId, Place>, llvm::Value*> known_;
+  std::map<std::tuple<ir::ValueId, Place, unsigned>, llvm::Value*> known_;  ///< at a step of those at once
   std::map<ir::ValueId, int64_t> depths_;
   std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
   std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;
-  std::vector<Sum>* recording_ = nullptr;    ///< where find_sums collects sums
-  llvm::BasicBlock* recorded_in_ = nullptr;  ///< the block of the nest, while find_sums is aside
-  int64_t direction_ = 0;                    ///< offset in a state of the flag whether blocks go backwards; 0: no flag
-  llvm::Value* backwards_ = nullptr;         ///< what it says
-  llvm::Value* block_column_ = nullptr;      ///< where the block being emitted begins; null: at 0
-  int64_t first_column_ = 0;                 ///< of the nest being emitted
-  llvm::Value* valid_ = nullptr;             ///< of the vector being emitted
-  bool alone_ = false;                       ///< the nest being emitted has few vectors
-  int64_t slack_ = 0;                        ///< elements that the block being emitted may read past an end
+  std::vector<Sum>* recording_ = nullptr;     ///< where find_sums collects sums
+  llvm::BasicBlock* recorded_in_ = nullptr;   ///< the block of the nest, while find_sums is aside
+  int64_t direction_ = 0;                     ///< offset in a state of the flag whether blocks go backwards; 0: no flag
+  llvm::Value* backwards_ = nullptr;          ///< what it says
+  llvm::Value* block_column_ = nullptr;       ///< where the block being emitted begins; null: at 0
+  int64_t first_column_ = 0;                  ///< of the nest being emitted
+  llvm::Value* valid_ = nullptr;              ///< of the vector being emitted
+  bool alone_ = false;                        ///< the nest being emitted has few vectors
+  int64_t slack_ = 0;                         ///< elements that the block being emitted may read past an end
+  int64_t steps_ = 1;                         ///< of the call being emitted
+  llvm::Value* first_step_ = nullptr;         ///< of those being computed at once; null: 0
+  unsigned at_once_ = 1, now_ = 0;            ///< how many there are, and the one being emitted
+  unsigned side_by_side_ = 1;                 ///< steps in each vector: "a step" is then so many
+  bool step_by_step_ = false;                 ///< a loop over the steps is around several nests
+  std::set<ir::ValueId> is_where_read_next_;  ///< new states that their nests store where the next step reads them
 };
 
 }  // namespace weft::packages

@@ -29,30 +29,50 @@ Value* ceil(IRBuilder<>& b, Value* x) { return b.CreateFNeg(floor(b, b.CreateFNe
 
 Value* trunc(IRBuilder<>& b, Value* x) { return b.CreateCopySign(floor(b, absolute(b, x)), x); }
 
-/// The remainder in f64, for a result in f32.
-Value* remainder(IRBuilder<>& b, Value* x, Value* y) {
+/// size - quotient * divisor, exactly, for a whole quotient below 2^50: the product in two parts, of parts of the
+/// factors whose products have no more bits than f64 (Dekker).
+Value* rest_of(IRBuilder<>& b, Value* size, Value* quotient, Value* divisor) {
+  Value* above = b.CreateFMul(round_even(b, b.CreateFMul(quotient, number(size, 0x1p-26))), number(size, 0x1p26));
+  Value* below = b.CreateFSub(quotient, above);
+  llvm::Type* integers = size->getType()->getWithNewType(b.getInt64Ty());
+  Value* mask = llvm::ConstantInt::getSigned(integers, -(int64_t{1} << 26));
+  Value* front = b.CreateBitCast(b.CreateAnd(b.CreateBitCast(divisor, integers), mask), size->getType());
+  Value* back = b.CreateFSub(divisor, front);
+  Value* product = b.CreateFMul(quotient, divisor);
+  Value* lost = b.CreateFSub(product, b.CreateFMul(above, front));
+  lost = b.CreateFSub(lost, b.CreateFMul(above, back));
+  lost = b.CreateFSub(lost, b.CreateFMul(below, front));
+  lost = b.CreateFSub(lost, b.CreateFMul(below, back));
+  return b.CreateFAdd(b.CreateFSub(size, product), lost);
+}
+
+/// The remainder in f64, of a quotient below `most`. `exact`: the divisor has more bits than an f32.
+Value* remainder(IRBuilder<>& b, Value* x, Value* y, double most, bool exact) {
   Value *size = absolute(b, x), *divisor = absolute(b, y), *zero = number(x, 0);
   Value* quotient = floor(b, b.CreateFDiv(size, divisor));
-  Value* rest = b.CreateFSub(size, b.CreateFMul(quotient, divisor));
+  Value* rest = exact ? rest_of(b, size, quotient, divisor) : b.CreateFSub(size, b.CreateFMul(quotient, divisor));
   rest = b.CreateSelect(b.CreateFCmpOLT(rest, zero), b.CreateFAdd(rest, divisor), rest);
   rest = b.CreateSelect(b.CreateFCmpOGE(rest, divisor), b.CreateFSub(rest, divisor), rest);
-  Value* exact = b.CreateFCmpOLT(quotient, number(x, 0x1p29));
-  rest = b.CreateSelect(exact, rest, llvm::ConstantFP::getNaN(x->getType()));
+  Value* known = b.CreateFCmpOLT(quotient, number(x, most));
+  rest = b.CreateSelect(known, rest, llvm::ConstantFP::getNaN(x->getType()));
   rest = b.CreateSelect(b.CreateFCmpOLT(size, divisor), size, rest);  // of an infinite divisor too
   return b.CreateCopySign(rest, x);
 }
 
 Value* library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
-  if (Value* result = codegen::emit_library_function(b, code, operands)) {
+  llvm::Type* type = operands[0]->getType();
+  const bool wide = type->getScalarType()->isDoubleTy();
+  if (Value* result =
+          wide ? codegen::emit_double_function(b, code, operands) : codegen::emit_library_function(b, code, operands)) {
     if (code != OpCode::kSin && code != OpCode::kCos) return result;
     Value* small = b.CreateFCmpOLE(absolute(b, operands[0]), number(operands[0], codegen::kMostTurned));
     return b.CreateSelect(small, result, llvm::ConstantFP::getNaN(result->getType()));
   }
   internal_check(code == OpCode::kRem, "packages have no form of {}", ir::info(code).name);
-  llvm::Type* narrow = operands[0]->getType();
-  llvm::Type* wide = narrow->getWithNewType(b.getDoubleTy());
-  Value* rest = remainder(b, b.CreateFPExt(operands[0], wide), b.CreateFPExt(operands[1], wide));
-  return b.CreateFPTrunc(rest, narrow);
+  if (wide) return remainder(b, operands[0], operands[1], 0x1p50, true);
+  llvm::Type* doubles = type->getWithNewType(b.getDoubleTy());
+  const auto widened = [&](Value* value) { return b.CreateFPExt(value, doubles); };
+  return b.CreateFPTrunc(remainder(b, widened(operands[0]), widened(operands[1]), 0x1p29, false), type);
 }
 
 /// floor and similar ops where the target has no instruction; null for other ops.

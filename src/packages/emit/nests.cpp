@@ -41,6 +41,11 @@ void Emitter::emit_task(const Task& task) {
   known_.clear();
   depths_.clear();
   computed_.clear();
+  if (task.way == Way::kElements) return emit_nest(task.values);
+  over_steps(1, [&] { emit_one(task); }, steps_in_rows(task));
+}
+
+void Emitter::emit_one(const Task& task) {
   const Op& op = *step_.op_of(task.values[0]);
   switch (task.way) {
     case Way::kElements:
@@ -106,13 +111,14 @@ void Emitter::emit_nest(const std::vector<ValueId>& values) {
   current_.insert(values.begin(), values.end());
   const std::vector<Sum> sums = sums_of_nest(values);
   Blocks blocks = blocks_for(values[0], sums.size(), bytes_of(sums));
-  if (turns_round(sums, blocks)) blocks.backwards = is_backwards();
+  if (steps_ == 1 && turns_round(sums, blocks)) blocks.backwards = is_backwards();
   const std::vector<int64_t> domain = sizes(values[0]);
   std::vector<Destination> to;
   for (ValueId value : values) {
     const auto result = std::ranges::find(program_.body.results, value);
     const auto state = static_cast<size_t>(result - program_.body.results.begin());
-    if (state < step_.states() && is_in_place(state, blocks)) {
+    const bool is_state = state < step_.states() && !rings_.contains(value);
+    if (is_state && (steps_ > 1 || is_in_place(state, blocks))) {
       const ValueId old = program_.body.args[state];
       const Memory::Slot& slot = memory_.slots.at(old);
       const int64_t row = slot.strides.size() > 1 ? slot.strides[slot.strides.size() - 2] : 0;
@@ -120,13 +126,15 @@ void Emitter::emit_nest(const std::vector<ValueId>& values) {
           domain.size() < 2 ? blocks.padded() * size_of(dtype(old)) <= slot.bytes : blocks.padded() <= row;
       if (fits || domain.empty()) {
         memory_.slots[value] = slot;
-        buffers_[value] = buffers_.at(old);
+        buffers_[value] = steps_ > 1 ? next_state(old) : buffers_.at(old);
+        is_where_read_next_.insert(value);
       }
     }
     if (!buffers_.contains(value)) buffers_[value] = in_state(value, reserve(value, blocks.padded()));
     to.push_back({buffers_.at(value), std::vector<Coordinate>(domain.size())});
   }
-  emit_elements(values, to, domain, blocks);
+  const unsigned side_by_side = steps_in_vector(values, sums, blocks);
+  over_steps(steps_for(sums, blocks, side_by_side), [&] { emit_elements(values, to, domain, blocks); }, side_by_side);
 }
 
 void Emitter::emit_elements(const std::vector<ValueId>& values, const std::vector<Destination>& to,
@@ -182,8 +190,9 @@ Emitter::Vectors Emitter::compute_block(const std::vector<ValueId>& values, cons
     if (!some.empty()) emit_sums(some, blocks, number);
   }
   Vectors vectors(values.size());
-  for (unsigned v = 0; v < blocks.vectors; ++v) {
-    const Place place = moved(first, v, blocks.lanes);
+  for (unsigned i = 0; i < at_once_ * blocks.vectors; ++i) {
+    now_ = i / blocks.vectors;
+    const Place place = moved(first, i % blocks.vectors, blocks.lanes);
     if (tasks_.may_fail && place.lane >= 0) {
       std::vector<llvm::Constant*> lanes;
       for (unsigned i = 0; i < place.lanes; ++i) lanes.push_back(llvm::ConstantInt::get(index_, i));
@@ -192,12 +201,13 @@ Emitter::Vectors Emitter::compute_block(const std::vector<ValueId>& values, cons
       valid_ =
           b_.CreateICmpSLT(column, b_.CreateVectorSplat(place.lanes, this->number(first_column_ + blocks.columns)));
     }
-    for (size_t i = 0; i < values.size(); ++i)
-      vectors[i].push_back(values[i] == ir::kNoValue
-                               ? llvm::Constant::getNullValue(register_type(to[i].buffer.dtype, place.lanes))
-                               : get(values[i], place));
+    for (size_t each = 0; each < values.size(); ++each)
+      vectors[each].push_back(values[each] == ir::kNoValue
+                                  ? llvm::Constant::getNullValue(register_type(to[each].buffer.dtype, place.lanes))
+                                  : get(values[each], place));
     valid_ = nullptr;
   }
+  now_ = 0;
   return vectors;
 }
 
@@ -205,7 +215,9 @@ Emitter::Vectors Emitter::compute_block(const std::vector<ValueId>& values, cons
 void Emitter::store_block(const Vectors& vectors, const std::vector<Destination>& to, const Place& first,
                           const Blocks& blocks, int64_t begin) {
   for (size_t i = 0; i < vectors.size(); ++i)
-    for (unsigned v = 0; v < blocks.vectors; ++v) {
+    for (unsigned each = 0; each < at_once_ * blocks.vectors; ++each) {
+      now_ = each / blocks.vectors;
+      const unsigned v = each % blocks.vectors;
       std::vector<Coordinate> at = moved(first, v, blocks.lanes).at;
       for (size_t d = 0; d < at.size(); ++d) {
         const Coordinate& origin = to[i].origin[d];
@@ -215,10 +227,11 @@ void Emitter::store_block(const Vectors& vectors, const std::vector<Destination>
       const int64_t left = blocks.columns - begin - static_cast<int64_t>(v) * blocks.lanes;
       if (to[i].exact && left <= 0) continue;
       if (to[i].exact && (blocks.count == 1 || begin > 0) && left < blocks.lanes)
-        store_exactly(to[i].buffer, at, vectors[i][v], left);
+        store_exactly(to[i].buffer, at, vectors[i][each], left);
       else
-        store(to[i].buffer, at, vectors[i][v]);
+        store(to[i].buffer, at, vectors[i][each]);
     }
+  now_ = 0;
 }
 
 /// Stores one part of a concatenation to each of `to`: whole vectors first, then the rest of the last one. Nothing
@@ -250,6 +263,7 @@ void Emitter::emit_part(ValueId part, ValueId whole, std::span<const Buffer> to,
 void Emitter::emit_parts(const Op& op) {
   const ValueId whole = op.results[0];
   if (rings_.contains(whole)) return emit_ring(whole);
+  if (is_changed_in_place(op)) return emit_change(op);
   const std::vector<int64_t> shape = sizes(whole);
   buffers_[whole] = in_state(whole, reserve(whole, shape.empty() ? 1 : shape.back()));
   std::vector<Coordinate> origin(shape.size());

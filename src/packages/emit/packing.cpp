@@ -140,7 +140,7 @@ Value* Emitter::load_vector(Value* row, int64_t offset, DType stored, size_t vec
   Value* both = b_.CreateAlignedLoad(type, at(place / 2 * 2), llvm::Align(static_cast<uint64_t>(bytes)));
   Value* wide = vector % 2 == 0 ? b_.CreateShl(both, llvm::ConstantInt::get(type, 16))
                                 : b_.CreateAnd(both, llvm::ConstantInt::get(type, 0xffff0000));
-  return b_.CreateBitCast(wide, register_type(DType::kF32, lanes));
+  return repeated(b_.CreateBitCast(wide, llvm::FixedVectorType::get(b_.getFloatTy(), lanes)));
 }
 
 /// A vector of weights in registers: as f32, or as f64 if they are f64. int8 weights become whole numbers, not yet
@@ -151,9 +151,9 @@ Value* Emitter::load_weights(Value* address, DType stored, unsigned lanes, int64
   Value* loaded = b_.CreateAlignedLoad(type, address, llvm::Align(static_cast<uint64_t>(align)));
   if (bytes) {
     Value* wide = b_.CreateSExt(loaded, llvm::FixedVectorType::get(b_.getInt32Ty(), lanes));
-    return b_.CreateSIToFP(wide, register_type(DType::kF32, lanes));
+    return repeated(b_.CreateSIToFP(wide, llvm::FixedVectorType::get(b_.getFloatTy(), lanes)));
   }
-  return is_half(stored) ? codegen::emit_from_half(b_, loaded, stored) : loaded;
+  return repeated(is_half(stored) ? codegen::emit_from_half(b_, loaded, stored) : loaded);
 }
 
 /// Weights of one row, for columns of a product's result that belong to no block. int8 weights are multiplied by their

@@ -218,15 +218,19 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
   const auto multiply = [&](Value* k, int64_t ahead, size_t p) {
     Place left{first.rows, -1, 1};
     left.at.push_back({k, ahead});
-    Value* factor = splat(get(first.left, left), blocks.lanes);
     Value* row = b_.CreateGEP(b_.getInt8Ty(), weights, b_.CreateMul(k, number(columns * bytes)));
     const std::vector<Value*>& part = totals[stored == DType::kI8 ? p : group[p].first];
-    const auto own = static_cast<int64_t>(part.size()) / blocks.vectors;  // of its splits
+    const size_t of_step = part.size() / at_once_;
+    const auto own = static_cast<int64_t>(of_step) / blocks.vectors;  // of its splits
     for (unsigned v = 0; v < blocks.vectors; ++v) {
       Value* weight = load_vector(row, ahead * columns * bytes, stored, p * blocks.vectors + v,
                                   group.size() * blocks.vectors, blocks.lanes);
-      Value* total = part[v + static_cast<size_t>(ahead % own) * blocks.vectors];
-      b_.CreateStore(multiply_add(factor, weight, b_.CreateLoad(type, total)), total);
+      for (now_ = 0; now_ < at_once_; ++now_) {
+        Value* factor = splat(get(first.left, left), blocks.lanes);
+        Value* total = part[now_ * of_step + v + static_cast<size_t>(ahead % own) * blocks.vectors];
+        b_.CreateStore(multiply_add(factor, weight, b_.CreateLoad(type, total)), total);
+      }
+      now_ = 0;
     }
   };
   const auto scope = std::pair(known_, computed_);
@@ -249,10 +253,12 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
   std::tie(known_, computed_) = scope;
 }
 
-/// One vector of a sum: adds up its partial sums.
+/// One vector of a sum at the step being emitted: adds up its partial sums.
 Value* Emitter::add_splits(const std::vector<Value*>& total, unsigned vector, const Blocks& blocks, llvm::Type* type) {
   std::vector<Value*> all;
-  for (size_t i = vector; i < total.size(); i += blocks.vectors) all.push_back(b_.CreateLoad(type, total[i]));
+  const size_t of_step = total.size() / at_once_;
+  for (size_t i = vector; i < of_step; i += blocks.vectors)
+    all.push_back(b_.CreateLoad(type, total[now_ * of_step + i]));
   for (size_t half = all.size() / 2; half > 0; half /= 2)
     for (size_t i = 0; i < half; ++i) all[i] = b_.CreateFAdd(all[i], all[i + half]);
   return all[0];
@@ -273,15 +279,19 @@ void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Va
     }
     Totals partial(groups[g].size());
     for (std::vector<Value*>& each : partial)
-      for (unsigned i = 0; i < blocks.vectors * splits; ++i)
+      for (unsigned i = 0; i < at_once_ * blocks.vectors * splits; ++i)
         each.push_back(variable(llvm::Constant::getNullValue(type)));
     emit_group(sums, groups[g], blocks, at(layout.rows[g]), partial, splits);
     for (size_t p = 0; p < groups[g].size(); ++p)
       for (unsigned v = 0; v < blocks.vectors; ++v, scale += blocks.lanes * bytes) {
-        Value* total = totals[groups[g][p].first][v];
-        Value* scales = b_.CreateAlignedLoad(type, at(scale), llvm::Align(static_cast<uint64_t>(blocks.lanes * bytes)));
-        Value* made = add_splits(partial[p], v, blocks, type);
-        b_.CreateStore(multiply_add(made, scales, b_.CreateLoad(type, total)), total);
+        Value* scales = load_weights(at(scale), dtype(sums[0].value), blocks.lanes, blocks.lanes * bytes);
+        for (now_ = 0; now_ < at_once_; ++now_) {
+          const std::vector<Value*>& all = totals[groups[g][p].first];
+          Value* total = all[now_ * all.size() / at_once_ + v];
+          Value* made = add_splits(partial[p], v, blocks, type);
+          b_.CreateStore(multiply_add(made, scales, b_.CreateLoad(type, total)), total);
+        }
+        now_ = 0;
       }
   }
 }
@@ -315,19 +325,23 @@ void Emitter::emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, Valu
   Value* weights = b_.CreateGEP(b_.getInt8Ty(), packed, b_.CreateMul(block, number(layout.bytes)));
   const int64_t splits = splits_for(sums, groups, blocks);
   Totals totals(sums.size());
-  const auto align = llvm::Align(static_cast<uint64_t>(blocks.lanes * bytes));
   for (size_t s = 0; s < sums.size(); ++s) {
     const int64_t own = stored_type(sums) == DType::kI8 ? 1 : std::min(splits, longest(sums[s]));
+    std::vector<Value*> begin;
     for (unsigned i = 0; i < blocks.vectors * own; ++i) {
       const int64_t at = static_cast<int64_t>(s) * blocks.width() + static_cast<int64_t>(i) * blocks.lanes;
       const bool biased = i < blocks.vectors && !sums[s].constants.empty();
       Value* address = b_.CreateGEP(b_.getInt8Ty(), weights, number(at * bytes));
-      totals[s].push_back(variable(biased ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, align))
-                                          : llvm::Constant::getNullValue(type)));
+      begin.push_back(biased ? load_weights(address, dtype(sums[s].value), blocks.lanes, blocks.lanes * bytes)
+                             : llvm::Constant::getNullValue(type));
     }
+    for (unsigned step = 0; step < at_once_; ++step)
+      for (Value* each : begin) totals[s].push_back(variable(each));
   }
   emit_groups(sums, blocks, weights, totals, groups, layout, splits);
-  for (unsigned v = 0; v < blocks.vectors; ++v)
+  for (unsigned i = 0; i < at_once_ * blocks.vectors; ++i) {
+    now_ = i / blocks.vectors;
+    const unsigned v = i % blocks.vectors;
     for (size_t s = 0; s < sums.size(); ++s) {
       const auto moved = [&](Place place) {
         if (place.lane >= 0) place.at[static_cast<size_t>(place.lane)].offset += static_cast<int64_t>(v) * blocks.lanes;
@@ -335,8 +349,10 @@ void Emitter::emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, Valu
       };
       Value* result = add_splits(totals[s], v, blocks, type);
       for (const Leaf& leaf : sums[s].others) result = b_.CreateFAdd(result, get(leaf.value, moved(leaf.place)));
-      known_[{sums[s].value, moved(sums[s].place)}] = result;
+      known_[{sums[s].value, moved(sums[s].place), now_}] = result;
     }
+  }
+  now_ = 0;
 }
 
 }  // namespace weft::packages

@@ -10,7 +10,8 @@ using ir::Op;
 using ir::ValueId;
 using llvm::Value;
 
-llvm::Function* Emitter::emit_step(const std::string& name) {
+/// A function (state, inputs, outputs) -> status.
+void Emitter::begin(const std::string& name) {
   llvm::Type* pointer = b_.getPtrTy();
   auto* type = llvm::FunctionType::get(b_.getInt32Ty(), {pointer, pointer, pointer}, false);
   function_ = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module_);
@@ -19,8 +20,13 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
   state_ = function_->getArg(0);
   bad_ = variable(b_.getInt32(0));
+}
+
+llvm::Function* Emitter::emit_step(const std::string& name) {
+  begin(name);
   memory_.bytes = std::max<int64_t>(target_.vector_bytes, 8);  // the model's number comes first
   place_states();
+  find_windows();
   stage_inputs();
   for (size_t task = 0; task < tasks_.tasks.size(); ++task) {
     free_what_is_read_no_longer(task);
@@ -30,7 +36,6 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   known_.clear();
   computed_.clear();
   give_results();
-  memory_.bytes += target_.registers * target_.vector_bytes;  // room for the widest block to read past an end
   return function_;
 }
 
@@ -51,7 +56,7 @@ void Emitter::free_what_is_read_no_longer(size_t task) {
 void Emitter::place_states() {
   for (size_t i = 0; i < step_.states(); ++i) {
     const ValueId state = program_.body.args[i];
-    if (const std::optional<Ring> ring = ring_of(step_, i)) {
+    if (const std::optional<Ring> ring = ring_of(step_, i, plan_.steps)) {
       place_ring(i, *ring);
       continue;
     }
@@ -89,13 +94,12 @@ void Emitter::stage_inputs() {
     const ValueId input = program_.body.args[step_.states() + i];
     const std::vector<int64_t> shape = sizes(input);
     Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(1), i);
-    Buffer given{b_.CreateLoad(b_.getPtrTy(), slot), std::vector<int64_t>(shape.size(), 1), dtype(input)};
-    for (size_t d = shape.size(); d-- > 1;) given.strides[d - 1] = given.strides[d] * shape[d];
+    const Buffer given = dense(b_.CreateLoad(b_.getPtrTy(), slot), input);
     buffers_[input] = given;
     if (!needs_stage(input)) continue;
     const int64_t lanes = lanes_for(input);
     const Buffer staged = in_state(input, reserve(input, (shape.back() + lanes - 1) / lanes * lanes));
-    copy(given, staged, shape, dtype(input));
+    over_steps(1, [&] { copy(given, staged, shape, dtype(input)); });
     buffers_[input] = staged;
   }
 }
@@ -126,6 +130,56 @@ void Emitter::copy(const Buffer& from, const Buffer& to, const std::vector<int64
   });
 }
 
+/// The caller's memory for a value: its elements in order.
+Buffer Emitter::dense(Value* base, ValueId value) {
+  const std::vector<int64_t> shape = sizes(value);
+  Buffer buffer{base, std::vector<int64_t>(shape.size(), 1), dtype(value)};
+  for (size_t d = shape.size(); d-- > 1;) buffer.strides[d - 1] = buffer.strides[d] * shape[d];
+  if (steps_ > 1) buffer.step = ir::element_count(program_.type(value).shape).constant() * size_of(dtype(value));
+  return buffer;
+}
+
+void Emitter::give_outputs() {
+  for (size_t i = step_.states(); i < program_.body.results.size(); ++i) {
+    const ValueId result = program_.body.results[i];
+    Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(2), i - step_.states());
+    copy(buffers_.at(result), dense(b_.CreateLoad(b_.getPtrTy(), slot), result), sizes(result), dtype(result));
+  }
+}
+
+/// Whether the op is a new state that is the old one but for some rows, and nobody reads it in this step: then only the
+/// rows are written, behind everything that reads the old state and may fail.
+bool Emitter::is_changed_in_place(const Op& op) const {
+  const auto& results = program_.body.results;
+  const auto result = std::ranges::find(results, op.results[0]);
+  const auto state = static_cast<size_t>(result - results.begin());
+  if (plan_.steps > 1 || ir::traits_of(op.code).updated != 0 || op.attr<int64_t>("dim") != 0) return false;
+  if (state >= step_.states() || op.operands[0] != program_.body.args[state]) return false;
+  return std::ranges::count(results, *result) == 1 && std::ranges::none_of(program_.body.ops, [&](const Op& other) {
+           return std::ranges::find(other.operands, *result) != other.operands.end();
+         });
+}
+
+/// The rows of such a state, kept in memory of their own, and the first of the state's that they replace.
+void Emitter::emit_change(const Op& op) {
+  const ValueId made = op.results[0], rows = op.operands[1];
+  const std::vector<int64_t> shape = sizes(rows);
+  buffers_[made] = in_state(made, reserve(made, shape, shape.back()));
+  emit_part(rows, rows, {&buffers_.at(made), 1}, std::vector<Coordinate>(shape.size()));
+  known_.clear();
+  computed_.clear();
+  changes_[made] = {checked_index(get(op.operands[2], {{}, -1, 1}), sizes(made)[0] - shape[0]), 0};
+}
+
+/// The buffer from a row of its first dim on.
+Buffer Emitter::from_row(const Buffer& buffer, const Coordinate& row) {
+  std::vector<Coordinate> at(buffer.strides.size());
+  at[0] = row;
+  Buffer from = buffer;
+  from.base = address(buffer, at);
+  return from;
+}
+
 /// The results to the caller, and new states in the place of the old. Nothing of both if the step has failed.
 void Emitter::give_results() {
   llvm::BasicBlock* end = nullptr;
@@ -136,16 +190,14 @@ void Emitter::give_results() {
     b_.CreateCondBr(b_.CreateICmpEQ(bad, b_.getInt32(0)), good, end);
     b_.SetInsertPoint(good);
   }
-  for (size_t i = step_.states(); i < program_.body.results.size(); ++i) {
-    const ValueId result = program_.body.results[i];
-    const std::vector<int64_t> shape = sizes(result);
-    Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(2), i - step_.states());
-    Buffer wanted{b_.CreateLoad(b_.getPtrTy(), slot), std::vector<int64_t>(shape.size(), 1), dtype(result)};
-    for (size_t d = shape.size(); d-- > 1;) wanted.strides[d - 1] = wanted.strides[d] * shape[d];
-    copy(buffers_.at(result), wanted, shape, dtype(result));
-  }
+  give_outputs();
   for (size_t i = 0; i < step_.states(); ++i) {
     const ValueId state = program_.body.args[i], made = program_.body.results[i];
+    if (const auto change = changes_.find(made); change != changes_.end()) {
+      const ValueId rows = step_.op_of(made)->operands[1];
+      copy(buffers_.at(made), from_row(buffers_.at(state), change->second), sizes(rows), dtype(rows));
+      continue;
+    }
     if (memory_.slots.at(state).offset == memory_.slots.at(made).offset) continue;
     copy(buffers_.at(made), buffers_.at(state), sizes(state), dtype(state));
   }

@@ -9,6 +9,7 @@
 #include "ir/verifier.h"
 #include "packages/plan/refusals.h"
 #include "packages/plan/straighten.h"
+#include "packages/plan/unit_dims.h"
 #include "passes/pass_runner.h"
 
 namespace weft::packages {
@@ -89,6 +90,8 @@ Bound::Bound(const StepModel& model)
   check_states(model, program_);
   const std::vector<ValueId> arguments = program_.body.args;
   straighten(program_);
+  passes::run_passes(program_, passes::compile_pipeline());
+  put_unit_dims_in_front(program_);
   passes::run_passes(program_, passes::compile_pipeline());
   internal_check(program_.body.args == arguments, "a pass has changed the step's arguments");
   copy_results(program_, states_);

@@ -22,6 +22,7 @@ struct Memory {
   };
   struct Slot {
     int64_t offset = 0, bytes = 0;
+    int64_t step = 0;  ///< bytes of one step's value, of a call's that has several
     std::vector<int64_t> strides;
     std::optional<Ring> ring;
   };

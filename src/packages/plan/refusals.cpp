@@ -19,8 +19,10 @@ std::string why_not(const ir::Program& program, const ir::Op& op) {
       break;
   }
   const DType dtype = program.type(op.results[0]).dtype;
-  if (dtype == DType::kF64 && ir::traits_of(op.code).by_library)
-    return "in float64 packages have exp, log, tanh, sigmoid and sqrt; compute it in float32";
+  const bool is_wider = op.code == OpCode::kPow || op.code == OpCode::kErf || op.code == OpCode::kErfc;
+  if (dtype == DType::kF64 && is_wider)
+    return "in float64 packages have no pow, erf and erfc, which would have to be computed with more bits; compute it "
+           "in float32, or a power as exp(y * log(x)) or by products";
   return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "packages/plan/rings.h"
+
 namespace weft::packages {
 namespace {
 
@@ -28,7 +30,10 @@ bool is_dear(const Bound& step, const Op& op) {
 
 class Divider {
  public:
-  explicit Divider(const Bound& step) : step_(step), program_(step.program()) {}
+  Divider(const Bound& step, int64_t steps) : step_(step), program_(step.program()) {
+    for (size_t state = 0; steps > 1 && state < step.states(); ++state)
+      if (const std::optional<Ring> ring = ring_of(step, state, steps)) rows_[program_.body.args[state]] = ring->made;
+  }
 
   Tasks divide() {
     count_uses();
@@ -148,6 +153,9 @@ class Divider {
         const bool joins = how.same_element && tasks_.tasks[task->second].way == Way::kElements;
         first = std::max(first, task->second + (joins ? 0 : 1));
       }
+    for (const auto& [read, how] : memory)
+      if (const auto rows = rows_.find(read); rows != rows_.end())
+        for (ValueId row : rows->second) first = std::max(first, behind(row));
     const auto fits = [&](const Task& task) {
       return way == Way::kElements && task.way == way &&
              sizes_of(program_, task.values[0]) == sizes_of(program_, value);
@@ -159,6 +167,17 @@ class Divider {
     tasks_.task_of[value] = at;
     for (const auto& [read, how] : memory) tasks_.tasks[at].reads.insert(read);
     for (ValueId id : inner) inner_[id].insert(at);
+  }
+
+  /// The first nest behind those that compute what the value follows from, as far as they are placed.
+  size_t behind(ValueId value) const {
+    const Op* op = step_.op_of(value);
+    if (op == nullptr || step_.is_constant(value)) return 0;
+    if (const auto task = tasks_.task_of.find(value); task != tasks_.task_of.end()) return task->second + 1;
+    size_t first = 0;
+    if (!ways_.contains(value))
+      for (ValueId operand : op->operands) first = std::max(first, behind(operand));
+    return first;
   }
 
   /// Whether the value must be stored instead of computed where it is read: several nests read it and it is dear, or it
@@ -223,7 +242,8 @@ class Divider {
   std::map<ValueId, std::vector<const Op*>> users_;
   std::set<ValueId> is_result_;
   std::map<ValueId, Way> ways_;
-  std::map<ValueId, std::set<size_t>> inner_;  // values without memory, with the nests that compute them
+  std::map<ValueId, std::vector<ValueId>> rows_;  // by state that is a window: its new rows
+  std::map<ValueId, std::set<size_t>> inner_;     // values without memory, with the nests that compute them
   Tasks tasks_;
 };
 
@@ -254,6 +274,6 @@ std::vector<Segment> segments(const Bound& step, const Op& product) {
   return all;
 }
 
-Tasks divide(const Bound& step) { return Divider(step).divide(); }
+Tasks divide(const Bound& step, int64_t steps) { return Divider(step, steps).divide(); }
 
 }  // namespace weft::packages

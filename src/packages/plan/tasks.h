@@ -37,7 +37,9 @@ struct Tasks {
   bool may_fail = false;  ///< an index may be out of range, an integer may be divided by zero
 };
 
-Tasks divide(const Bound& step);
+/// The nests of a step. `steps`: of the calls that the nests are for. If it isn't 1, no nest reads a window over a
+/// value that it computes, so that it may compute the value for all steps before the next nest reads them.
+Tasks divide(const Bound& step, int64_t steps);
 
 /// The parts of a product's left operand along its last dim: of a concat whose parts the product reads itself, more
 /// than one.

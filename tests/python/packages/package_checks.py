@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import packaged
@@ -68,3 +68,25 @@ def check_step(
             found = packaged.run(folder, target, pytree.tree_leaves(xs), steps, described)
         for y, wanted in zip(found, expected, strict=True):
             assert_close(y, wanted, tolerance)
+
+
+def in_chunks(model: Any, xs: Tensor, counts: Iterable[int]) -> list[Tensor]:
+    """Outputs of a loaded package after a reset for stacked `xs`: by calls of `run` of so many steps, then the rest."""
+    model.reset()
+    found, t = [], 0
+    for count in [*counts, len(xs)]:
+        ys = model.run(xs[t : t + count], steps=len(xs[t : t + count]))
+        found.append(ys if isinstance(ys, tuple) else (ys,))
+        t += count
+    return [torch.cat(each) for each in zip(*found, strict=True)]
+
+
+def check_chunks(model: Any, xs: Tensor) -> list[Tensor]:
+    """The outputs of all steps, which are the same bits in whatever chunks they are computed, and so is the state."""
+    one_by_one = in_chunks(model, xs, [1] * len(xs))
+    saved = model.save()
+    for counts in ([], [5, 16, 17, 33, 1, 100, 31], [16] * (len(xs) // 16), [15] * (len(xs) // 15), [3, 64, 64]):
+        for found, expected in zip(in_chunks(model, xs, counts), one_by_one, strict=True):
+            assert torch.equal(found, expected)
+        assert model.save() == saved
+    return one_by_one

@@ -6,6 +6,7 @@ import json
 import random
 from typing import Any
 
+import package_checks
 import packaged
 import pytest
 import torch
@@ -37,8 +38,7 @@ def run(model: Any, stream: Any, xs: Tensor) -> list[Tensor]:
     port = stream.model.inputs[0]
     chunks = xs.shape[port.time] // port.per_chunk
     stacked = xs.unflatten(port.time, (chunks, port.per_chunk)).movedim(port.time, 0).contiguous()
-    found = model.run(stacked)
-    found = found if isinstance(found, tuple) else (found,)
+    found = package_checks.check_chunks(model, stacked)
     return [
         ys[-1] if out.time is None else ys.movedim(0, out.time).flatten(out.time, out.time + 1)
         for ys, out in zip(found, stream.outputs, strict=True)

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "packages/plan/tasks.h"
+
+namespace weft::packages {
+
+/// In a call of several steps, nests between which all steps are completed: one nest that runs for all steps, or
+/// several that run step by step, since they compute a state that the next step reads.
+struct Stretch {
+  std::vector<size_t> tasks;  ///< in the order in which they run
+  bool step_by_step = false;
+};
+
+/// The nests of a step, and how calls of several steps run them.
+struct Plan {
+  Tasks tasks;
+  int64_t steps = 1;               ///< of a call of several steps; 1: there is none
+  std::vector<Stretch> stretches;  ///< of such a call
+};
+
+/// Plans calls of `steps` steps beside those of one. There are none if they gain nothing over so many calls of one
+/// step: if `steps` is 1, if most products follow from what a step before has computed, or if a step may fail, after
+/// which a state has to be as it was.
+Plan plan_of(const Bound& step, int64_t steps);
+
+}  // namespace weft::packages
