@@ -30,6 +30,11 @@ import warm_python
 import weft
 from weft._base import warn
 
+# Python collects garbage among all objects once those that outlived two collections are a quarter more. Modules that
+# tests import, and what PyTorch's compilers keep, are such: a tenth of the tests' time went to looking at them. Young
+# objects are collected as ever, and all of them where a test or Weft itself asks for it.
+gc.set_threshold(*gc.get_threshold()[:2], 100)
+
 # Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
 # slices of the scheduler's time, which makes a call thirty times slower. So each has one thread; processes that a test
 # starts have OMP_NUM_THREADS from the Makefile.
@@ -107,14 +112,8 @@ def pytest_runtest_teardown(item):
 
 
 def pytest_collection_finish():
-    """Keeps garbage collections from looking again at objects imported so far, and from looking often at all others.
-
-    Python collects them all once those that outlived two collections are a quarter more. Modules that tests import, and
-    what PyTorch's compilers keep, are such: a tenth of the tests' time went to looking at them. Young objects are
-    collected as ever, and all of them where a test or Weft itself asks for it.
-    """
+    """Keeps garbage collections from looking again at objects imported so far."""
     global _spent
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], 100)
     _spent = _cpu_seconds()
