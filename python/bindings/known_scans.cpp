@@ -2,7 +2,7 @@
 // Python, which takes longer than a short scan. As in Python, the step is run once on tensors without data, and a
 // program is taken only if its record equals the step's word for word. Unusual calls are left to Python.
 
-#include <ATen/autocast_mode.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -19,6 +19,7 @@
 #include "bindings/captured.h"
 #include "bindings/program.h"
 #include "bindings/tensor_tree.h"
+#include "operator/autocast_state.h"
 #include "operator/call.h"
 #include "operator/program_table.h"
 #include "override/state.h"

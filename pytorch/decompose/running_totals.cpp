@@ -5,6 +5,7 @@
 #include <ATen/ops/ge.h>
 #include <ATen/ops/le.h>
 #include <ATen/ops/log1p.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/where.h>
 

@@ -1,12 +1,12 @@
 #include "override/rnn_call.h"
 
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/python_headers.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 
+#include "operator/autocast_state.h"
 #include "operator/signature.h"
 #include "override/state.h"
 

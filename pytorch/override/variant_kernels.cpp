@@ -1,7 +1,6 @@
 // The operator weft::_rnn_variant: the layers of weft.nn's modules, for which PyTorch has no kernels. It is a composite
 // that draws the masks and calls weft::call, so tracing and differentiation see these operations.
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "operator/aten.h"
+#include "operator/autocast_state.h"
 #include "operator/signature.h"
 #include "override/run.h"
 

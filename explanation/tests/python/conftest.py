@@ -9,7 +9,6 @@ from explain_cases import warm
 from shared_fixtures import (  # noqa: F401
     _fresh_state,
     pytest_collection_finish,
-    pytest_runtest_setup,
     pytest_runtest_teardown,
     run_python,
     run_warm_python,

@@ -125,7 +125,7 @@ def stats() -> Stats:
 def reset_stats() -> None:
     """Count from zero again."""
     global _start
-    _start = totals()
+    _start = _counters()
 
 
 def since(now: dict[str, Any], before: dict[str, Any], *, by_name: bool = False) -> dict[str, Any]:
@@ -143,11 +143,15 @@ def since(now: dict[str, Any], before: dict[str, Any], *, by_name: bool = False)
 
 
 def totals() -> dict[str, Any]:
-    """Counters since the process began."""
+    """Counters since the process began, and what is kept now."""
+    return _counters() | {"captured": programs.kept()}
+
+
+def _counters() -> dict[str, Any]:
+    """Without what is kept, which is counted program by program."""
     now = _C.stats()
     return now | {
         "extern": dict(extern + Counter(now["extern"])),
-        "captured": programs.kept(),
         "backend": dataclasses.asdict(backend),
         "device": _C.device_stats() | {"ran_at_once": _C.device_ran_at_once()},
     }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "device/kernels/autocast_lists.h"
+#include "operator/autocast_state.h"
 #include "torch_release.h"
 
 namespace weft::device {

@@ -6,6 +6,7 @@
 #include <ATen/ops/arange_meta_dispatch.h>
 #include <ATen/ops/cat_meta_dispatch.h>
 #include <ATen/ops/empty_like_native.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/index_meta_dispatch.h>
 
 #include "record/meta/shapes.h"

@@ -30,6 +30,11 @@ import warm_python
 import weft
 from weft._base import warn
 
+# Python collects garbage among all objects once those that outlived two collections are a quarter more. Modules that
+# tests import, and what PyTorch's compilers keep, are such: a tenth of the tests' time went to looking at them. Young
+# objects are collected as ever, and all of them where a test or Weft itself asks for it.
+gc.set_threshold(*gc.get_threshold()[:2], 100)
+
 # Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
 # slices of the scheduler's time, which makes a call thirty times slower. So each has one thread; processes that a test
 # starts have OMP_NUM_THREADS from the Makefile.
@@ -87,30 +92,28 @@ def _run(python: str, folder: Path, script: str, **environment: str) -> str:
     return result.stdout
 
 
-_STARTED = pytest.StashKey[float]()
-
-
 def _cpu_seconds() -> float:
     """Of this process, all its threads, and the processes that it has waited for; forks of others included."""
     return sum(os.times()[:4]) + warm_python.cpu_seconds()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item):
-    item.stash[_STARTED] = _cpu_seconds()
-    return (yield)
+_spent = 0.0  # when the last test ended
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item):
     """Notes the CPU time of the test for scripts/test_times.py, fixtures included."""
+    global _spent
     try:
         return (yield)
     finally:
-        item.user_properties.append(("cpu_seconds", round(_cpu_seconds() - item.stash[_STARTED], 3)))
+        before, _spent = _spent, _cpu_seconds()
+        item.user_properties.append(("cpu_seconds", round(_spent - before, 3)))
 
 
 def pytest_collection_finish():
     """Keeps garbage collections from looking again at objects imported so far."""
+    global _spent
     gc.collect()
     gc.freeze()
+    _spent = _cpu_seconds()

@@ -168,6 +168,7 @@ def main() -> None:
     assert len(os.listdir("/proc/self/task")) == 1, "a thread would be missing in the forks"
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], 100)  # as in tests, see shared_fixtures.py
     server = Server(address, environment)
     os.write(1, b"ready\n")
     request = server.serve()

@@ -16,7 +16,7 @@
 #include "in_child.h"
 #include "ir/text/parser.h"
 
-namespace weft {
+namespace weft::fork_test {
 namespace {
 
 using testing::adding;
@@ -139,4 +139,4 @@ TEST_F(ForkTest, ForksWaitForThreadsInAGateThatAreInTogether) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::fork_test

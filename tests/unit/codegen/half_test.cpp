@@ -13,7 +13,7 @@
 #include "interpreter/numeric.h"
 #include "ir/text/parser.h"
 
-namespace weft {
+namespace weft::half_test {
 namespace {
 
 using interpreter::Array;
@@ -244,4 +244,4 @@ INSTANTIATE_TEST_SUITE_P(All, HalfArithmetic, ::testing::Values(DType::kF16, DTy
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::half_test

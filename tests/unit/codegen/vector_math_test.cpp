@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 
-namespace weft {
+namespace weft::vector_math_test {
 namespace {
 
 /// Distance in units in the last place of the correctly rounded result (of the smallest normal's for subnormal ones);
@@ -199,4 +199,4 @@ TEST(VectorMath, WhatIsRoundedToBf16IsWithinTwoToTheMinusTwelve) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::vector_math_test

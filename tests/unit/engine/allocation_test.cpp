@@ -34,7 +34,7 @@ void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace weft {
+namespace weft::allocation_test {
 namespace {
 
 using interpreter::Array;
@@ -87,6 +87,6 @@ TEST_F(Allocation, AFailureWithoutMemoryForItsMessageIsOutOfMemory) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::allocation_test
 
 #endif

@@ -9,7 +9,7 @@
 #include "native_run.h"
 #include "programs.h"
 
-namespace weft {
+namespace weft::bools_test {
 namespace {
 
 using interpreter::Array;
@@ -144,4 +144,4 @@ TEST(Bools, AreCarriedAndStacked) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::bools_test

@@ -13,7 +13,7 @@
 #include "in_child.h"
 #include "ir/text/parser.h"
 
-namespace weft::engine {
+namespace weft::engine::compile_ahead_test {
 namespace {
 
 using testing::adds;
@@ -90,4 +90,4 @@ TEST_F(CompileAhead, AChildTakesWhatIsThereAndBeginsNone) {
 }
 
 }  // namespace
-}  // namespace weft::engine
+}  // namespace weft::engine::compile_ahead_test

@@ -8,7 +8,7 @@
 #include "native_run.h"
 #include "programs.h"
 
-namespace weft {
+namespace weft::empty_test {
 namespace {
 
 using interpreter::Array;
@@ -185,4 +185,4 @@ TEST(Sizes, ProductsThatOverflowFitNoInput) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::empty_test

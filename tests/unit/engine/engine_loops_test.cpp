@@ -16,7 +16,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::engine_loops_test {
 namespace {
 
 using interpreter::Array;
@@ -471,4 +471,4 @@ TEST_F(EngineLoops, TheSameBitsOnAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::engine_loops_test

@@ -15,7 +15,7 @@
 #include "runtime/threads/share.h"
 #include "runtime/threads/team.h"
 
-namespace weft {
+namespace weft::engine_packed_test {
 namespace {
 
 using interpreter::Array;
@@ -143,4 +143,4 @@ TEST(ShareOfSteps, DealsOutStepsEvenly) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::engine_packed_test

@@ -14,7 +14,7 @@
 #include "random_program.h"
 #include "runtime/threads/team.h"
 
-namespace weft {
+namespace weft::engine_random_test {
 namespace {
 
 using interpreter::Array;
@@ -154,4 +154,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::engine_random_test

@@ -16,7 +16,7 @@
 #include "native_run.h"
 #include "passes/differentiation/vjp.h"
 
-namespace weft {
+namespace weft::engine_test {
 namespace {
 
 using interpreter::Array;
@@ -250,4 +250,4 @@ TEST(Engine, PlanPrintsThePeak) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::engine_test

@@ -14,7 +14,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::extern_test {
 namespace {
 
 using testing::Arrays;
@@ -102,4 +102,4 @@ TEST_F(Extern, SaysWhatItsDerivativeLacks) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::extern_test

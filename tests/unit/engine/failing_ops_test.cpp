@@ -15,7 +15,7 @@
 #include "ir/text/parser.h"
 #include "programs.h"
 
-namespace weft {
+namespace weft::failing_ops_test {
 namespace {
 
 using interpreter::Array;
@@ -232,4 +232,4 @@ TEST_F(FailingOps, UpdatesThatLookAtTheSameAreMadeInPlace) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::failing_ops_test

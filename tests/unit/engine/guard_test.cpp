@@ -18,7 +18,7 @@
 #include "runtime/memory/guarded_memory.h"
 #include "runtime/plan/executable.h"
 
-namespace weft {
+namespace weft::guard_test {
 namespace {
 
 using interpreter::Array;
@@ -160,4 +160,4 @@ INSTANTIATE_TEST_SUITE_P(All, GuardCells,
                          [](const auto& test) { return std::string(test.param.name) + "_" + test.param.dtype; });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::guard_test

@@ -19,7 +19,7 @@
 #include "planning/cpu/cpu_target.h"
 #include "programs.h"
 
-namespace weft::engine {
+namespace weft::engine::program_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -154,4 +154,4 @@ TEST_F(ProgramCache, IsCheckedWhereProgramsAreVerified) {
 TEST(BuildId, IsThatOfThisBinary) { EXPECT_GE(build_id().size(), 16u); }
 
 }  // namespace
-}  // namespace weft::engine
+}  // namespace weft::engine::program_cache_test

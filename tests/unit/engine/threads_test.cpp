@@ -15,7 +15,7 @@
 #include "shared_steps.h"
 #include "wide_step.h"
 
-namespace weft {
+namespace weft::threads_test {
 namespace {
 
 using interpreter::Array;
@@ -163,4 +163,4 @@ INSTANTIATE_TEST_SUITE_P(All, Threads, ::testing::Bool(),
                          [](const auto& test) { return std::string(test.param ? "delayed" : "as_they_come"); });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::threads_test

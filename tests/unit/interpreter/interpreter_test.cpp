@@ -11,7 +11,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::interpreter_test {
 namespace {
 
 using interpreter::Array;
@@ -442,4 +442,4 @@ TEST(Interpreter, RefusesInputsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::interpreter_test

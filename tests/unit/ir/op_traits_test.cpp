@@ -10,7 +10,7 @@
 #include "interpreter/interpreter.h"
 #include "ir/text/parser.h"
 
-namespace weft {
+namespace weft::op_traits_test {
 namespace {
 
 using interpreter::Array;
@@ -192,4 +192,4 @@ TEST(OpTraits, WhatSpreadsHasAllOfItsOperandAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::op_traits_test

@@ -17,7 +17,7 @@
 #include "runtime/plan/plan_text.h"
 #include "runtime/threads/team.h"
 
-namespace weft {
+namespace weft::size_expression_test {
 namespace {
 
 using interpreter::Array;
@@ -181,4 +181,4 @@ TEST(SizeExpression, OfRandomProgramsRunsAsInTheInterpreter) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::size_expression_test

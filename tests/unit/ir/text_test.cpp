@@ -16,7 +16,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::text_test {
 namespace {
 
 using ir::Dim;
@@ -227,4 +227,4 @@ TEST(Text, LargeTypesDoNotExhaustMemory) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::text_test

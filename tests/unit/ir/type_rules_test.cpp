@@ -4,7 +4,7 @@
 #include "ir/verifier.h"
 #include "programs.h"
 
-namespace weft {
+namespace weft::type_rules_test {
 namespace {
 
 using testing::error_of;
@@ -199,4 +199,4 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(All, TypeRule, ::testing::ValuesIn(kCases));
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::type_rules_test

@@ -7,7 +7,7 @@
 #include "ir/text/parser.h"
 #include "programs.h"
 
-namespace weft {
+namespace weft::verifier_test {
 namespace {
 
 using ir::Dim;
@@ -136,4 +136,4 @@ TEST(Dims, MultiplyAndOverflow) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::verifier_test

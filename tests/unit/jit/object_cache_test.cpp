@@ -15,12 +15,12 @@
 #include "base/settings.h"
 #include "engine/engine.h"
 
-namespace weft {
+namespace weft::object_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class ObjectCache : public testing::Test {
+class ObjectCache : public ::testing::Test {
  protected:
   void SetUp() override {
     before_ = settings().cache_dir;
@@ -312,4 +312,4 @@ TEST_F(ObjectCache, SweepsTemporaryFilesOfTheDead) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::object_cache_test

@@ -6,7 +6,7 @@
 
 #include "packages/plan/memory.h"
 
-namespace weft {
+namespace weft::package_memory_test {
 namespace {
 
 TEST(PackageMemory, WhatIsTakenDoesNotOverlap) {
@@ -56,4 +56,4 @@ TEST(PackageMemory, TheSmallestGapIsTaken) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::package_memory_test

@@ -14,7 +14,7 @@
 #include "packages/package.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::packages_test {
 namespace {
 
 using interpreter::Array;
@@ -176,4 +176,4 @@ TEST(Packages, RandomProgramsAgreeWithTheInterpreter) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::packages_test

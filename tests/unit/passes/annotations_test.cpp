@@ -16,7 +16,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::annotations_test {
 namespace {
 
 using ir::OpClass;
@@ -260,4 +260,4 @@ INSTANTIATE_TEST_SUITE_P(Annotations, PanelsOfAText,
                                            Panels{300, 1, 1, 3, 300}));
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::annotations_test

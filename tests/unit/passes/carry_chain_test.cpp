@@ -12,7 +12,7 @@
 #include "passes/pass_runner.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::carry_chain_test {
 namespace {
 
 using ir::Builder;
@@ -61,4 +61,4 @@ TEST(CarryChainTest, GradientsGoThroughAChain) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::carry_chain_test

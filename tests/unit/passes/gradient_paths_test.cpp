@@ -8,7 +8,7 @@
 
 #include "ir/text/parser.h"
 
-namespace weft::passes {
+namespace weft::passes::gradient_paths_test {
 namespace {
 
 /// By result, the inputs that a gradient of that result alone gets to: "x y" for %x and %y.
@@ -86,4 +86,4 @@ TEST(GradientPaths, TellManyInputsApart) {
 }
 
 }  // namespace
-}  // namespace weft::passes
+}  // namespace weft::passes::gradient_paths_test

@@ -13,7 +13,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::loop_passes_test {
 namespace {
 
 using testing::Arrays;
@@ -306,4 +306,4 @@ TEST(LongChains, ExhaustNeitherStackNorPatience) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::loop_passes_test

@@ -15,7 +15,7 @@
 #include "random_program.h"
 #include "runtime/threads/team.h"
 
-namespace weft {
+namespace weft::merge_stacks_test {
 namespace {
 
 using interpreter::Array;
@@ -157,4 +157,4 @@ TEST(Share, LeavesResultsAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::merge_stacks_test

@@ -7,7 +7,7 @@
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 
-namespace weft::passes {
+namespace weft::passes::own_derivatives_test {
 namespace {
 
 /// A derivative (x, gradient) -> gradient, its last line giving %r.
@@ -73,4 +73,4 @@ TEST(OwnDerivatives, WithoutACotangent) {
 }
 
 }  // namespace
-}  // namespace weft::passes
+}  // namespace weft::passes::own_derivatives_test

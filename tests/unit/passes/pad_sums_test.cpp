@@ -13,7 +13,7 @@
 #include "passes/pass_runner.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::pad_sums_test {
 namespace {
 
 using ir::Builder;
@@ -105,4 +105,4 @@ TEST(PadSumsTest, RandomSumsStayWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::pad_sums_test

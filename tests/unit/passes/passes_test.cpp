@@ -11,7 +11,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::passes_test {
 namespace {
 
 using testing::Arrays;
@@ -146,4 +146,4 @@ TEST(Runner, NamesThePassesThereAre) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::passes_test

@@ -12,7 +12,7 @@
 #include "random_program.h"
 #include "unroll.h"
 
-namespace weft {
+namespace weft::roll_test {
 namespace {
 
 using testing::Arrays;
@@ -51,4 +51,4 @@ TEST(Roll, RandomScansUnrolledAreScansAgain) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::roll_test

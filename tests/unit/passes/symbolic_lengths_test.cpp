@@ -12,7 +12,7 @@
 #include "random_program.h"
 #include "unroll.h"
 
-namespace weft {
+namespace weft::symbolic_lengths_test {
 namespace {
 
 /// A random scan, unrolled at that length and rolled again.
@@ -59,4 +59,4 @@ TEST(SymbolicLengths, OfRandomScans) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::symbolic_lengths_test

@@ -13,7 +13,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::vjp_test {
 namespace {
 
 using interpreter::evaluate;
@@ -400,4 +400,4 @@ TEST(Vjp, RandomPrograms) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::vjp_test

@@ -21,7 +21,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::donation_test {
 namespace {
 
 using interpreter::Array;
@@ -480,4 +480,4 @@ TEST(Donation, AFailedCallLeavesTheProgramUsable) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::donation_test

@@ -14,7 +14,7 @@
 #include "native_run.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::elementwise_scan_test {
 namespace {
 
 struct Program {
@@ -171,4 +171,4 @@ TEST(ElementwiseScanInWindows, GoesOnWhereItEnded) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::elementwise_scan_test

@@ -12,7 +12,7 @@
 #include "native_run.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::fuse_test {
 namespace {
 
 using testing::Lowered;
@@ -189,4 +189,4 @@ TEST(FuseBound, ThousandsOfDomains) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::fuse_test

@@ -19,7 +19,7 @@
 #include "runtime/kernels/packs.h"
 #include "runtime/plan/run.h"
 
-namespace weft {
+namespace weft::i8_weights_test {
 namespace {
 
 /// A product of all steps, one of each step, and one by weights that aren't transposed. `weights`: i8, or f32.
@@ -165,4 +165,4 @@ TEST(I8Packs, StepsOfARowOrTwoReadBytesHoweverManyThereAre) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::i8_weights_test

@@ -15,7 +15,7 @@
 #include "native_run.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::last_step_test {
 namespace {
 
 struct Case {
@@ -97,4 +97,4 @@ TEST_P(LastStep, ResultsAreThoseOfTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(All, LastStep, ::testing::ValuesIn(kCases), [](const auto& test) { return test.param.name; });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::last_step_test

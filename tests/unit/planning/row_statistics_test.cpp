@@ -14,7 +14,7 @@
 #include "native_run.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::row_statistics_test {
 namespace {
 
 /// h' = tanh(x + norm(h w) * gain), as torch.nn.functional.layer_norm is decomposed; `units` wide.
@@ -143,4 +143,4 @@ TEST_F(EngineRowSums, OfHalvesAreOfF32) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::row_statistics_test

@@ -13,7 +13,7 @@
 #include "runtime/plan/stage_sizes.h"
 #include "shared_steps.h"
 
-namespace weft::planning {
+namespace weft::planning::sharing_test {
 namespace {
 
 using Arc = std::pair<int64_t, int64_t>;
@@ -187,4 +187,4 @@ TEST(SharingTest, BuiltInCellsNeedOne) {
 }
 
 }  // namespace
-}  // namespace weft::planning
+}  // namespace weft::planning::sharing_test

@@ -23,7 +23,7 @@
 #include "runtime/plan/run.h"
 #include "wide_step.h"
 
-namespace weft {
+namespace weft::side_by_side_test {
 namespace {
 
 using interpreter::Array;
@@ -522,4 +522,4 @@ TEST(SideBySidePlan, WhatIsReadInWindowsOrLivesWithAGroupLivesAsLong) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::side_by_side_test

@@ -15,7 +15,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft::planning {
+namespace weft::planning::target_test {
 namespace {
 
 using ir::Op;
@@ -153,4 +153,4 @@ TEST(TargetTest, LayoutsBelongToTheirTarget) {
 }
 
 }  // namespace
-}  // namespace weft::planning
+}  // namespace weft::planning::target_test

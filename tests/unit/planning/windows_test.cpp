@@ -19,7 +19,7 @@
 #include "runtime/plan/run.h"
 #include "runtime/plan/window.h"
 
-namespace weft {
+namespace weft::windows_test {
 namespace {
 
 struct Program {
@@ -343,4 +343,4 @@ TEST(WindowSteps, MembersWithFewBytesOfAStepHaveTheirOwnPlaces) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::windows_test

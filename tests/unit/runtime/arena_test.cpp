@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-namespace weft::runtime {
+namespace weft::runtime::arena_test {
 namespace {
 
 uintptr_t address(const Arena::Block& block) { return reinterpret_cast<uintptr_t>(block.data()); }
@@ -147,4 +147,4 @@ TEST(ArenaTest, ProcessArenaWorksInAForkedChild) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::arena_test

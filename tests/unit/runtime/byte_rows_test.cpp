@@ -13,7 +13,7 @@
 #include "runtime/kernels/isa_tables.h"
 #include "runtime/kernels/kernels.h"
 
-namespace weft::runtime {
+namespace weft::runtime::byte_rows_test {
 namespace {
 
 struct Case {
@@ -164,4 +164,4 @@ INSTANTIATE_TEST_SUITE_P(All, ByteRowsTest,
                          });
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::byte_rows_test

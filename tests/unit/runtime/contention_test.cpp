@@ -9,7 +9,7 @@
 #include "native_run.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::contention_test {
 namespace {
 
 using interpreter::Array;
@@ -122,4 +122,4 @@ TEST_F(Contended, LongWaitsAreSeen) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::contention_test

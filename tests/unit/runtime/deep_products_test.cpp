@@ -15,7 +15,7 @@
 #include "random_program.h"
 #include "runtime/plan/run.h"
 
-namespace weft {
+namespace weft::deep_products_test {
 namespace {
 
 /// The depth of a product by 20 columns, in two units of f32, whose panel is too large for such a cache; it is odd.
@@ -106,4 +106,4 @@ INSTANTIATE_TEST_SUITE_P(All, DeepProducts, ::testing::Values("f32", "bf16"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::deep_products_test

@@ -21,7 +21,7 @@
 #include "runtime/memory/guarded_memory.h"
 #include "runtime/plan/run.h"
 
-namespace weft {
+namespace weft::f16_kernels_test {
 namespace {
 
 using interpreter::Half;
@@ -215,4 +215,4 @@ TEST(F16Gradients, AreTheInterpreters) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::f16_kernels_test

@@ -4,7 +4,7 @@
 #include "base/settings.h"
 #include "runtime/kernels/kernels.h"
 
-namespace weft::runtime {
+namespace weft::runtime::isa_test {
 namespace {
 
 TEST(IsaTest, GenericIsAlwaysThere) { EXPECT_TRUE(supports(Isa::kGeneric)); }
@@ -29,4 +29,4 @@ TEST(IsaTest, SettingForcesTheIsa) {
 TEST(IsaTest, OtherTypesHaveNoKernels) { EXPECT_THROW(kernels(Isa::kGeneric, DType::kI32), InternalError); }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::isa_test

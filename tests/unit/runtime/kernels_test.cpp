@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 
-namespace weft::runtime {
+namespace weft::runtime::kernels_test {
 namespace {
 
 struct FreeMemory {
@@ -36,11 +36,11 @@ struct Case {
   DType dtype;
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return std::string(name_of(info.param.isa)) + "_" + std::string(name_of(info.param.dtype));
 }
 
-class KernelsTest : public testing::TestWithParam<Case> {
+class KernelsTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!supports(GetParam().isa)) GTEST_SKIP() << "this CPU lacks " << name_of(GetParam().isa);
@@ -69,9 +69,9 @@ class KernelsTest : public testing::TestWithParam<Case> {
 };
 
 INSTANTIATE_TEST_SUITE_P(All, KernelsTest,
-                         testing::Values(Case{Isa::kGeneric, DType::kF32}, Case{Isa::kGeneric, DType::kF64},
-                                         Case{Isa::kAvx2, DType::kF32}, Case{Isa::kAvx2, DType::kF64},
-                                         Case{Isa::kAvx512, DType::kF32}, Case{Isa::kAvx512, DType::kF64}),
+                         ::testing::Values(Case{Isa::kGeneric, DType::kF32}, Case{Isa::kGeneric, DType::kF64},
+                                           Case{Isa::kAvx2, DType::kF32}, Case{Isa::kAvx2, DType::kF64},
+                                           Case{Isa::kAvx512, DType::kF32}, Case{Isa::kAvx512, DType::kF64}),
                          case_name);
 
 template <typename T>
@@ -443,4 +443,4 @@ TEST_P(KernelsTest, LongColumnSumsStayPrecise) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::kernels_test

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace weft::runtime {
+namespace weft::runtime::movement_test {
 namespace {
 
 std::mt19937_64 random_engine(7);
@@ -171,8 +171,8 @@ RowIndex as_index(const std::vector<Integer>& values) {
 }
 
 template <typename Integer>
-class RowsTest : public testing::Test {};
-using Integers = testing::Types<int32_t, int64_t>;
+class RowsTest : public ::testing::Test {};
+using Integers = ::testing::Types<int32_t, int64_t>;
 TYPED_TEST_SUITE(RowsTest, Integers);
 
 TYPED_TEST(RowsTest, GatherTakesRows) {
@@ -232,4 +232,4 @@ TYPED_TEST(RowsTest, ScatterAddReturnsTheIndexOutOfRangeAndWritesNothing) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::movement_test

@@ -16,7 +16,7 @@
 #include "runtime/kernels/kernels.h"
 #include "trapped_tiles.h"
 
-namespace weft::runtime {
+namespace weft::runtime::pairs_test {
 namespace {
 
 float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
@@ -39,7 +39,7 @@ struct Problem {
   }
 };
 
-class PairsTest : public testing::TestWithParam<Case> {
+class PairsTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (supports(GetParam().isa)) return;
@@ -270,14 +270,14 @@ TEST_P(PairsTest, ColumnSumsRoundOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PairsTest,
-                         testing::Values(Case{Isa::kGeneric, false}, Case{Isa::kGeneric, true}, Case{Isa::kAvx2, false},
-                                         Case{Isa::kAvx2, true}, Case{Isa::kAvx512, false}, Case{Isa::kAvx512, true},
-                                         Case{Isa::kAvx512, true, true}, Case{Isa::kAmx, true},
-                                         Case{Isa::kAmxEmulated, true}),
+                         ::testing::Values(Case{Isa::kGeneric, false}, Case{Isa::kGeneric, true},
+                                           Case{Isa::kAvx2, false}, Case{Isa::kAvx2, true}, Case{Isa::kAvx512, false},
+                                           Case{Isa::kAvx512, true}, Case{Isa::kAvx512, true, true},
+                                           Case{Isa::kAmx, true}, Case{Isa::kAmxEmulated, true}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.isa)) + (test.param.half_left ? "_bf16" : "_f32") +
                                   (test.param.without_product ? "_widened" : "");
                          });
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::pairs_test

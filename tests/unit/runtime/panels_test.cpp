@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace weft::runtime {
+namespace weft::runtime::panels_test {
 namespace {
 
 /// What the functions of a stage have been called with.
@@ -152,4 +152,4 @@ TEST(Panels, GoBackwards) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::panels_test

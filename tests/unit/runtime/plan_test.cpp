@@ -4,7 +4,7 @@
 
 #include "runtime/memory/arena_layout.h"
 
-namespace weft::runtime {
+namespace weft::runtime::plan_test {
 namespace {
 
 BufferPlan buffer(Storage storage, int64_t megabytes, int64_t first, int64_t last) {
@@ -95,4 +95,4 @@ TEST(PlanTest, ManyBuffersOfSizesThatChangeNeverOverlap) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::plan_test

@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 #include "programs.h"
 
-namespace weft::runtime {
+namespace weft::runtime::plan_text_test {
 namespace {
 
 StagePlan call_of(KernelCall call) {
@@ -134,4 +134,4 @@ TEST(PlanText, ATextCutShortIsRefused) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::plan_text_test

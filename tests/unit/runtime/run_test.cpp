@@ -9,7 +9,7 @@
 #include "programs.h"
 #include "runtime/plan/executable.h"
 
-namespace weft::runtime {
+namespace weft::runtime::run_test {
 namespace {
 
 /// Three threads, and whether they are in a region.
@@ -148,4 +148,4 @@ TEST_F(RunTest, WithoutSuchCallsOneRegionRunsAll) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::run_test

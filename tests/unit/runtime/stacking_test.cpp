@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-namespace weft::runtime {
+namespace weft::runtime::stacking_test {
 namespace {
 
 class StackingTest : public ::testing::Test {
@@ -107,4 +107,4 @@ TEST_F(StackingTest, WhatStandsOnWhatIsLinear) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::stacking_test

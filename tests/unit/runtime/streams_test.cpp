@@ -16,7 +16,7 @@
 #include "programs.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::streams_test {
 namespace {
 
 struct Program {
@@ -162,4 +162,4 @@ TEST(StreamsPay, WhereTheSettingSaysSo) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::streams_test

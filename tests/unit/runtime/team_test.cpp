@@ -17,7 +17,7 @@
 #include "runtime/threads/cores.h"
 #include "runtime/threads/denormals.h"
 
-namespace weft::runtime {
+namespace weft::runtime::team_test {
 namespace {
 
 using testing::in_child;
@@ -265,4 +265,4 @@ TEST(CoresTest, LeastQuotaOfTheGroupsAboveCounts) {
 TEST(CoresTest, AtLeastOneCore) { EXPECT_GE(usable_cores(), 1); }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::team_test

@@ -14,7 +14,7 @@
 #include "native_run.h"
 #include "random_program.h"
 
-namespace weft {
+namespace weft::thread_sanitizer_test {
 namespace {
 
 using interpreter::Array;
@@ -118,4 +118,4 @@ TEST_F(ThreadSanitizer, StepsWithAReductionInTheirResults) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::thread_sanitizer_test

@@ -33,7 +33,7 @@
 #include "runtime/threads/team.h"
 #include "trapped_tiles.h"
 
-namespace weft::runtime {
+namespace weft::runtime::tiles_test {
 namespace {
 
 // ---- one multiplication
@@ -219,9 +219,9 @@ TEST(TileKernels, TilesAreKeptBetweenCallsAndReleased) {
 }
 
 }  // namespace
-}  // namespace weft::runtime
+}  // namespace weft::runtime::tiles_test
 
-namespace weft {
+namespace weft::tiles_test {
 namespace {
 
 // ---- programs
@@ -270,4 +270,4 @@ TEST_F(EngineTiles, GradientsOfRowsOfSeveralTiles) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tiles_test

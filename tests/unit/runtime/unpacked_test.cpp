@@ -26,7 +26,7 @@
 #include "runtime/memory/guarded_memory.h"
 #include "runtime/plan/run.h"
 
-namespace weft {
+namespace weft::unpacked_test {
 namespace {
 
 using runtime::Isa;
@@ -448,4 +448,4 @@ INSTANTIATE_TEST_SUITE_P(All, LeftOutOf, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::unpacked_test

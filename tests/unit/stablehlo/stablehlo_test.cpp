@@ -8,7 +8,7 @@
 #include "stablehlo/emitter.h"
 #include "stablehlo/write.h"
 
-namespace weft::stablehlo {
+namespace weft::stablehlo::stablehlo_test {
 namespace {
 
 std::string written(std::string_view text, const std::vector<Sizes>& sizes) {
@@ -117,4 +117,4 @@ TEST(StableHlo, ArgumentsOfACall) {
 }
 
 }  // namespace
-}  // namespace weft::stablehlo
+}  // namespace weft::stablehlo::stablehlo_test

@@ -16,7 +16,7 @@
 #include "streaming/running_totals.h"
 #include "streaming/stream.h"
 
-namespace weft::streaming {
+namespace weft::streaming::streaming_test {
 namespace {
 
 using interpreter::Array;
@@ -422,4 +422,4 @@ TEST(StreamingRandom, AnyProgramIsRefusedOrRight) {
 }
 
 }  // namespace
-}  // namespace weft::streaming
+}  // namespace weft::streaming::streaming_test
