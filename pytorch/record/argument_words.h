@@ -107,6 +107,7 @@ class ShapeKey {
 
   /// False if an argument had no spelling: then the words are no key.
   bool is_complete() const { return is_complete_; }
+  const std::vector<int64_t>& words() const { return words_; }
 
  private:
   std::vector<int64_t>& words_;

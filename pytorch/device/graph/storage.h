@@ -9,6 +9,8 @@ namespace weft::device {
 class LazyStorage final : public c10::StorageImpl {
  public:
   LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resizable);
+  /// A storage of the value's size with the value as its contents.
+  explicit LazyStorage(ValueRef contents);
   ~LazyStorage() override;
 
   /// The contents: contiguous, of `dtype` and `sizes`. Zeros are recorded if nothing has been written yet.
