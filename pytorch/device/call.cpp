@@ -39,11 +39,13 @@ void put(Stack& stack, size_t arguments, Stack results) {
 
 namespace {
 
-/// Records the call, whose results have these types; `known` tells of earlier calls with such arguments.
-NodeRef record_known(const Operator& op, at::ArrayRef<IValue> arguments, KnownCall known, Results types) {
-  if (known.form) return record(std::move(known.form), take_operands(op, arguments));
+/// Records the call. `form`: that of earlier calls with such arguments, if there is one. Else `types` gives the types
+/// of the results.
+template <typename Types>
+NodeRef record_as(FormRef form, const Operator& op, at::ArrayRef<IValue> arguments, Types types) {
+  if (form) return record(std::move(form), take_operands(op, arguments));
   Given given = take(op, arguments);
-  FormRef form = form_of(op, std::move(given.arguments), given.operands, std::move(types));
+  form = form_of(op, std::move(given.arguments), given.operands, types());
   remember_form(op, arguments, form);
   return record(std::move(form), std::move(given.operands));
 }
@@ -88,9 +90,8 @@ Stack results_of(const Operator& op, const ResultShapes& shapes, const NodeRef& 
 
 void record_new(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
-  KnownCall known = known_call(op, arguments);
-  const auto shapes = known.shapes;
-  const NodeRef node = record_known(op, arguments, std::move(known), all_results(shapes));
+  auto [shapes, form] = known_call(op, arguments);
+  const NodeRef node = record_as(std::move(form), op, arguments, [&shapes = shapes] { return all_results(shapes); });
   if (shapes->results.size() == 1 && !shapes->is_list[0]) return put_one(stack, op.arguments(), tensor_for(node, 0));
   put(stack, op.arguments(), results_of(op, *shapes, node));
 }
@@ -206,13 +207,13 @@ void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) 
   const auto arguments = torch::jit::last(stack, op.arguments());
   const Operator& plain = operator_of(*op.plain);
   const auto given_to_plain = arguments.slice(0, plain.arguments());
-  KnownCall known = known_call(plain, given_to_plain);
-  const Results types = all_results(known.shapes);
+  auto [plain_shapes, form] = known_call(plain, given_to_plain);
+  const Results types = all_results(plain_shapes);
   const std::vector<at::Tensor> written = written_by(op, arguments, shapes, *types);
   for (size_t i = 0; i < written.size(); ++i)
     TORCH_CHECK(c10::canCast((*types)[i].dtype, written[i].scalar_type()), "result type ", (*types)[i].dtype,
                 " can't be cast to the desired output type ", written[i].scalar_type());
-  const NodeRef node = record_known(plain, given_to_plain, std::move(known), types);
+  const NodeRef node = record_as(std::move(form), plain, given_to_plain, [&] { return types; });
   for (uint32_t i = 0; i < written.size(); ++i) {
     const ResultShape& shape = (*types)[i];
     const ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
@@ -223,8 +224,7 @@ void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) 
 
 void record_change(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
-  KnownCall known = known_call(op, arguments);
-  const auto shapes = known.shapes;
+  auto [shapes, form] = known_call(op, arguments);
   if (op.plain) return record_plain(op, *shapes, stack);
   const std::vector<at::Tensor> written = written_by(op, arguments, *shapes, {});
   auto types = std::make_shared<std::vector<ResultShape>>(flat(*shapes, op));
@@ -234,7 +234,7 @@ void record_change(const Operator& op, Stack& stack) {
     type.dtype = tensor.scalar_type();
     type.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   }
-  const NodeRef node = record_known(op, arguments, std::move(known), std::move(types));
+  const NodeRef node = record_as(std::move(form), op, arguments, [&] { return std::move(types); });
   Stack own = results_of(op, *shapes, node);
   for (size_t i = 0; i < written.size(); ++i)
     write(written[i], result_of(node, static_cast<uint32_t>(first + i), written[i].scalar_type(), written[i].sizes()));

@@ -98,10 +98,11 @@ class KnownReads {
  private:
   const std::vector<int64_t>& spell(const LazyStorage& storage, const at::Tensor& tensor) {
     std::vector<int64_t>& words = reads_.start();
-    words.insert(words.end(), {static_cast<int64_t>(storage.dtype()), tensor.storage_offset(),
-                               static_cast<int64_t>(storage.sizes().size())});
+    words.push_back(static_cast<int64_t>(storage.dtype()));
+    words.push_back(tensor.storage_offset());
+    words.push_back(static_cast<int64_t>(storage.sizes().size()));
     for (const at::IntArrayRef each : {storage.sizes(), tensor.sizes(), tensor.strides()})
-      words.insert(words.end(), each.begin(), each.end());
+      for (const int64_t word : each) words.push_back(word);
     return words;
   }
 

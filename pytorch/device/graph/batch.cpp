@@ -13,12 +13,35 @@ using record::Record;
 using Slot = Operator::Slot;
 
 namespace {
+
 uint64_t batches = 0;
+
+/// Leaves an empty list in the place of `from`, whose memory `to` gets.
+template <typename List>
+void move_memory(List& to, List& from) {
+  from.clear();
+  to.swap(from);
 }
 
-Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::move(outputs)) {
+}  // namespace
+
+struct Batch::Spare {
+  std::vector<NodeRef> nodes;
+  std::vector<ValueRef> leaves;
+  std::vector<std::pair<uint64_t, size_t>> numbers;
+  std::vector<uint32_t> leaf_reads;
   std::vector<Node*> open;
-  nodes_.reserve(static_cast<size_t>(pending_nodes()));
+};
+
+/// Made at load (base/fork.h), never destroyed.
+Batch::Spare& Batch::spare = *new Batch::Spare();
+
+Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::move(outputs)) {
+  move_memory(nodes_, spare.nodes);
+  move_memory(leaves_, spare.leaves);
+  move_memory(numbers_, spare.numbers);
+  move_memory(leaf_reads_, spare.leaf_reads);
+  std::vector<Node*>& open = spare.open;
   for (const ValueRef& output : outputs_) visit(output, open);
   while (!open.empty()) {
     Node* node = open.back();
@@ -33,6 +56,13 @@ Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::
   for (const ValueRef& output : outputs_)
     if (!output->maker) add_leaf(output);
   find_donations();
+}
+
+Batch::~Batch() {
+  move_memory(spare.nodes, nodes_);
+  move_memory(spare.leaves, leaves_);
+  move_memory(spare.numbers, numbers_);
+  move_memory(spare.leaf_reads, leaf_reads_);
 }
 
 void Batch::find_results() {
@@ -129,9 +159,9 @@ int64_t Batch::place(const Value& value) const {
   return value.maker ? value.maker->place : -1 - static_cast<int64_t>(value.leaf);
 }
 
-std::optional<Batch::Outline> Batch::outline() const {
-  Outline outline;
-  outline.words.reserve(6 * nodes_.size() + 8 * (leaves_.size() + outputs_.size()));  // more is rare
+bool Batch::tell(Outline& outline) const {
+  outline.words.clear();
+  outline.numbers.clear();
   size_t told = 0;  // leaves are told in the order in which they are first read
   const auto tell = [&](const Value& value) {
     outline.words.push_back(place(value));
@@ -143,7 +173,7 @@ std::optional<Batch::Outline> Batch::outline() const {
     outline.words.insert(outline.words.end(), value.sizes.begin(), value.sizes.end());
   };
   for (const NodeRef& node : nodes_) {
-    if (node->form->number == 0) return std::nullopt;
+    if (node->form->number == 0) return false;
     outline.words.push_back(node->form->number);
     outline.numbers.insert(outline.numbers.end(), node->form->numbers.begin(), node->form->numbers.end());
     for (const ValueRef& operand : node->operands) tell(*operand);
@@ -155,7 +185,7 @@ std::optional<Batch::Outline> Batch::outline() const {
     outline.words.push_back(static_cast<int64_t>(donation.input));
     outline.words.push_back(static_cast<int64_t>(donation.result));
   }
-  return outline;
+  return true;
 }
 
 const Value* Batch::failed() const {

@@ -18,6 +18,7 @@ class Batch {
  public:
   /// All operations that the outputs depend on.
   explicit Batch(std::vector<ValueRef> outputs);
+  ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -58,12 +59,17 @@ class Batch {
     std::vector<int64_t> words;
     std::vector<double> numbers;  ///< the record's floating-point numbers, in order
   };
-  /// None if a node's form has no number.
-  std::optional<Outline> outline() const;
+  /// False, with a meaningless outline, if a node's form has no number.
+  bool tell(Outline& outline) const;
   /// The first leaf that has an error instead of a value; null if there is none.
   const Value* failed() const;
 
  private:
+  /// The lists of the batch that was last. As new memory of their size they would make the heap give up its caches of
+  /// small blocks.
+  struct Spare;
+  static Spare& spare;
+
   void visit(const ValueRef& value, std::vector<Node*>& open);
   void add_leaf(const ValueRef& value);
   void find_results();

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device/graph/pooled.h"
 #include "operator/aten.h"
 #include "record/meta/result_shapes.h"
 
@@ -34,7 +35,7 @@ using Sizes = c10::SmallVector<int64_t, 4>;
 
 /// Nodes that have to run together, since they are connected. The steps of two threads are two groups, and neither
 /// thread cuts the other's step in two. A union-find forest.
-struct Group final : c10::intrusive_ptr_target {
+struct Group final : c10::intrusive_ptr_target, Pooled<Group> {
   explicit Group(uint64_t thread) : threads{thread} {}
   c10::intrusive_ptr<Group> parent;
   int64_t size = 1;
@@ -43,7 +44,7 @@ struct Group final : c10::intrusive_ptr_target {
 
 /// A known tensor, or a tensor that is still to be computed. It never changes: an operation in place makes another
 /// value.
-struct Value final : c10::intrusive_ptr_target {
+struct Value final : c10::intrusive_ptr_target, Pooled<Value> {
   Value(at::ScalarType dtype, at::IntArrayRef sizes);
   ~Value() override;
 
@@ -67,7 +68,7 @@ using ValueRef = c10::intrusive_ptr<Value>;
 using Operands = c10::SmallVector<ValueRef, 3>;
 
 /// An operation that was recorded, and has not run yet.
-struct Node final : c10::intrusive_ptr_target {
+struct Node final : c10::intrusive_ptr_target, Pooled<Node> {
   ~Node() override;
 
   const Operator& op() const { return *form->op; }

@@ -237,6 +237,8 @@ std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<I
 }
 
 void remember_form(const Operator& op, at::ArrayRef<IValue> arguments, FormRef form) {
+  for (const Operator::Slot slot : op.slots)
+    if (slot == Operator::Slot::kProgram) return;  // the form would keep the program alive
   CallKey key = key_of(op, arguments, last_calls.start());
   if (form->number == 0 || !key.is_complete() || !key.has_all_numbers) return;
   LastCall* found = last_calls.find();

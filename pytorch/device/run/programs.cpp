@@ -48,6 +48,7 @@ using Table = programs::RecordTable<KnownBatch>;
 struct Programs {
   Table table{{static_cast<size_t>(settings().captured)}};
   Outlines<Table::Entry> outlines;
+  Batch::Outline outline;  ///< of the batch at hand
   int64_t compile_at = 2;
   Decompose decompose;
   ProgramCounts counts;
@@ -289,7 +290,7 @@ std::optional<BatchProgram> program_of_outline(const Batch& batch, const Batch::
   return program_with(known, batch, found->free);
 }
 
-void remember_outline(Batch::Outline outline, const Record& record, const Table::Reference& entry) {
+void remember_outline(const Batch::Outline& outline, const Record& record, const Table::Reference& entry) {
   std::vector<size_t> ordinals(record.kinds().size());  // by word: how many numbers stand before it
   size_t count = 0;
   for (size_t i = 0; i < ordinals.size(); ++i) {
@@ -299,15 +300,16 @@ void remember_outline(Batch::Outline outline, const Record& record, const Table:
   if (count != outline.numbers.size()) return;
   std::vector<size_t> free;
   for (const size_t word : entry->value.pattern->free()) free.push_back(ordinals[word]);
-  programs->outlines.put(std::move(outline), entry, std::move(free));
+  programs->outlines.put(outline, entry, std::move(free));
 }
 
 }  // namespace
 
 std::optional<BatchProgram> find_program(const Batch& batch) {
-  std::optional<Batch::Outline> outline = batch.outline();
-  if (outline)
-    if (auto program = program_of_outline(batch, *outline)) return program;
+  const Batch::Outline& outline = programs->outline;
+  const bool has_outline = batch.tell(programs->outline);
+  if (has_outline)
+    if (auto program = program_of_outline(batch, outline)) return program;
   std::optional<Batch::Told> told;
   try {
     told = batch.record();
@@ -320,7 +322,7 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
     ++programs->counts.plain_batches;
     return std::nullopt;
   }
-  if (outline) remember_outline(*std::move(outline), told->record, entry);
+  if (has_outline) remember_outline(outline, told->record, entry);
   return program_with(entry->value, batch, entry->value.pattern->free_numbers(told->record));
 }
 
