@@ -50,17 +50,63 @@ Tensor trilinear(const Tensor& a, const Tensor& b, const Tensor& c, at::IntArray
   return (expanded(a, expand1) * expanded(b, expand2) * expanded(c, expand3)).sum(sumdim);
 }
 
-std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Tensor& v, double dropout_p,
-                                     bool is_causal, const OptionalTensor& attn_mask, std::optional<double> scale) {
-  TORCH_CHECK(dropout_p == 0, "scaled_dot_product_attention_flash_attention: dropout is not supported on CPU");
+/// The products of queries and keys that attention takes the softmax of.
+Tensor attention_scores(const Tensor& q, const Tensor& k, bool is_causal, const OptionalTensor& attn_mask,
+                        double scale) {
   Tensor scores = at::matmul(wide(q), wide(k).transpose(-2, -1));
-  scores = scores * scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))));
+  scores = scores * scale;
   Tensor mask = attn_mask.value_or(Tensor());
   if (is_causal) mask = at::ones({scores.size(-2), scores.size(-1)}, at::kBool).tril();
   if (mask.defined() && mask.scalar_type() == at::kBool)
     mask = select(mask, number_like(0, scores), -std::numeric_limits<double>::infinity());
-  if (mask.defined()) scores = scores + mask;
-  return {at::matmul(at::_safe_softmax(scores, -1), wide(v)).to(q.scalar_type()), at::logsumexp(scores, -1)};
+  return mask.defined() ? scores + mask : scores;
+}
+
+/// Keys or values with as many heads as the queries have: each head of theirs serves several.
+Tensor with_heads_of(const Tensor& q, const Tensor& k) {
+  if (k.dim() != 4 || k.size(1) == q.size(1)) return k;
+  const int64_t shared = q.size(1) / k.size(1);
+  return k.unsqueeze(2)
+      .expand({k.size(0), k.size(1), shared, k.size(2), k.size(3)})
+      .reshape({k.size(0), q.size(1), k.size(2), k.size(3)});
+}
+
+/// The gradient of with_heads_of.
+Tensor sum_of_heads(const Tensor& grad, const Tensor& k) {
+  if (k.dim() != 4 || k.size(1) == grad.size(1)) return grad;
+  return grad.reshape({k.size(0), k.size(1), grad.size(1) / k.size(1), k.size(2), k.size(3)}).sum(2);
+}
+
+/// With the heads behind the sequence in memory, as PyTorch gives attention's gradients, and its result for such
+/// queries: what was recorded after them may view them so.
+Tensor with_heads_last(const Tensor& x) { return x.transpose(1, 2).contiguous().transpose(1, 2); }
+
+double scale_of(const Tensor& q, std::optional<double> scale) {
+  return scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))));
+}
+
+std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Tensor& v, double dropout_p,
+                                     bool is_causal, const OptionalTensor& attn_mask, std::optional<double> scale) {
+  TORCH_CHECK(dropout_p == 0, "scaled_dot_product_attention_flash_attention: dropout is not supported on CPU");
+  const Tensor scores = attention_scores(q, with_heads_of(q, k), is_causal, attn_mask, scale_of(q, scale));
+  const Tensor out = at::matmul(at::_safe_softmax(scores, -1), wide(with_heads_of(q, v))).to(q.scalar_type());
+  const bool is_heads_last = q.dim() == 4 && q.stride(1) < q.stride(2);
+  return {is_heads_last ? with_heads_last(out) : out, at::logsumexp(scores, -1)};
+}
+
+/// Where the forward is in the same program, scores and their softmax are the forward's.
+std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                      const Tensor& v, const Tensor& out, const Tensor& /*logsumexp*/,
+                                                      double /*dropout_p*/, bool is_causal,
+                                                      const OptionalTensor& attn_mask, std::optional<double> scale) {
+  const double factor = scale_of(q, scale);
+  const Tensor weights = at::_safe_softmax(attention_scores(q, with_heads_of(q, k), is_causal, attn_mask, factor), -1);
+  const Tensor dy = wide(grad), dweights = at::matmul(dy, wide(with_heads_of(q, v)).transpose(-2, -1));
+  const Tensor mean = (dy * wide(out)).sum(at::IntArrayRef{-1}, /*keepdim=*/true);
+  const Tensor dscores = weights * (dweights - mean) * factor;
+  return {with_heads_last(at::matmul(dscores, wide(with_heads_of(q, k))).to(q.scalar_type())),
+          with_heads_last(sum_of_heads(at::matmul(dscores.transpose(-2, -1), wide(q)), k).to(k.scalar_type())),
+          with_heads_last(sum_of_heads(at::matmul(weights.transpose(-2, -1), dy), v).to(v.scalar_type()))};
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) { return at::linear(x, weight, bias); }
@@ -83,6 +129,7 @@ void add_products(Table& table) {
   table.add("addbmm", "", addbmm);
   table.add("_trilinear", "", trilinear);
   table.add("_scaled_dot_product_flash_attention_for_cpu", "", attention);
+  table.add("_scaled_dot_product_flash_attention_for_cpu_backward", "", attention_backward);
 }
 
 }  // namespace weft::decompose

@@ -12,6 +12,7 @@
 
 #include "device/call.h"
 #include "device/graph/storage.h"
+#include "device/kernels/attention.h"
 #include "device/kernels/autocast.h"
 #include "device/kernels/generator.h"
 #include "device/kernels/recurrent.h"
@@ -138,6 +139,7 @@ void register_backend() {
   record::set_otherwise_not_dense(&call_not_dense);
   register_recurrent_modules();
   register_whole_composites();
+  register_attention();
   record::register_kernels();
   auto& all = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all.fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());  // for good

@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 
 #include "device/graph/arguments.h"
+#include "device/graph/forms.h"
 #include "device/graph/places.h"
 #include "device/graph/record.h"
 #include "device/graph/shapes.h"
@@ -38,6 +39,17 @@ void put(Stack& stack, size_t arguments, Stack results) {
 
 namespace {
 
+/// Records the call. `form`: that of earlier calls with such arguments, if there is one. Else `types` gives the types
+/// of the results.
+template <typename Types>
+NodeRef record_as(FormRef form, const Operator& op, at::ArrayRef<IValue> arguments, Types types) {
+  if (form) return record(std::move(form), take_operands(op, arguments));
+  Given given = take(op, arguments);
+  form = form_of(op, std::move(given.arguments), given.operands, types());
+  remember_form(op, arguments, form);
+  return record(std::move(form), std::move(given.operands));
+}
+
 /// The results of an operation that returns none of its arguments.
 Results all_results(const std::shared_ptr<const ResultShapes>& shapes) { return {shapes, &shapes->all}; }
 
@@ -50,7 +62,7 @@ std::vector<ResultShape> flat(const ResultShapes& shapes, const Operator& op) {
 }
 
 at::Tensor tensor_for(const NodeRef& node, uint32_t result) {
-  const ResultShape& shape = (*node->results)[result];
+  const ResultShape& shape = node->results()[result];
   if (!shape.is_defined) return {};
   if (c10::multiply_integers(shape.sizes) == 0) return make_tensor(shape.dtype, shape.sizes, shape.strides);
   return make_tensor(result_of(node, result, shape.dtype, shape.sizes), shape.strides);
@@ -78,9 +90,8 @@ Stack results_of(const Operator& op, const ResultShapes& shapes, const NodeRef& 
 
 void record_new(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
-  const auto shapes = shapes_of(op, arguments);
-  Given given = take(op, arguments);
-  const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), all_results(shapes));
+  auto [shapes, form] = known_call(op, arguments);
+  const NodeRef node = record_as(std::move(form), op, arguments, [&shapes = shapes] { return all_results(shapes); });
   if (shapes->results.size() == 1 && !shapes->is_list[0]) return put_one(stack, op.arguments(), tensor_for(node, 0));
   put(stack, op.arguments(), results_of(op, *shapes, node));
 }
@@ -196,13 +207,13 @@ void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) 
   const auto arguments = torch::jit::last(stack, op.arguments());
   const Operator& plain = operator_of(*op.plain);
   const auto given_to_plain = arguments.slice(0, plain.arguments());
-  const Results types = all_results(shapes_of(plain, given_to_plain));
+  auto [plain_shapes, form] = known_call(plain, given_to_plain);
+  const Results types = all_results(plain_shapes);
   const std::vector<at::Tensor> written = written_by(op, arguments, shapes, *types);
   for (size_t i = 0; i < written.size(); ++i)
     TORCH_CHECK(c10::canCast((*types)[i].dtype, written[i].scalar_type()), "result type ", (*types)[i].dtype,
                 " can't be cast to the desired output type ", written[i].scalar_type());
-  Given given = take(plain, given_to_plain);
-  const NodeRef node = record(plain, std::move(given.arguments), std::move(given.operands), types);
+  const NodeRef node = record_as(std::move(form), plain, given_to_plain, [&] { return types; });
   for (uint32_t i = 0; i < written.size(); ++i) {
     const ResultShape& shape = (*types)[i];
     const ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());
@@ -213,7 +224,7 @@ void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) 
 
 void record_change(const Operator& op, Stack& stack) {
   const auto arguments = torch::jit::last(stack, op.arguments());
-  const auto shapes = shapes_of(op, arguments);
+  auto [shapes, form] = known_call(op, arguments);
   if (op.plain) return record_plain(op, *shapes, stack);
   const std::vector<at::Tensor> written = written_by(op, arguments, *shapes, {});
   auto types = std::make_shared<std::vector<ResultShape>>(flat(*shapes, op));
@@ -223,8 +234,7 @@ void record_change(const Operator& op, Stack& stack) {
     type.dtype = tensor.scalar_type();
     type.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   }
-  Given given = take(op, arguments);
-  const NodeRef node = record(op, std::move(given.arguments), std::move(given.operands), std::move(types));
+  const NodeRef node = record_as(std::move(form), op, arguments, [&] { return std::move(types); });
   Stack own = results_of(op, *shapes, node);
   for (size_t i = 0; i < written.size(); ++i)
     write(written[i], result_of(node, static_cast<uint32_t>(first + i), written[i].scalar_type(), written[i].sizes()));
@@ -333,10 +343,11 @@ void check_devices(const Operator& op, at::ArrayRef<IValue> arguments) {
 }
 
 void record_or_run(const Operator& op, Stack& stack, void (*recording)(const Operator&, Stack&)) {
-  std::string reason = "PyTorch does not tell the shape of its result";
+  std::string reason;
   try {
     return recording(op, stack);  // the stack changes last
   } catch (const c10::NotImplementedError&) {
+    reason = "PyTorch does not tell the shape of its result";
   } catch (const record::UnsupportedError& error) {
     reason = error.what();
   } catch (const RefusedError&) {  // the error may differ from call to call

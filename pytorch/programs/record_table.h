@@ -64,6 +64,13 @@ class RecordTable {
     return nullptr;
   }
 
+  /// Marks the entry as the most recently used.
+  void used(const Entry& entry) {
+    auto [each, end] = by_structure_.equal_range(entry.structure);
+    for (; each != end; ++each)
+      if (each->second->get() == &entry) return order_.splice(order_.begin(), order_, each->second);
+  }
+
   [[nodiscard]] Dropped put(Reference entry) {
     Dropped dropped;
     while (by_structure_.count(entry->structure) >= bounds_.alike)
@@ -96,13 +103,6 @@ class RecordTable {
     return std::ranges::equal(entry.patterns, records, [](const auto& pattern, const record::Record* of_run) {
       return pattern->matches(*of_run);
     });
-  }
-
-  /// Marks the entry as the most recently used.
-  void used(const Entry& entry) {
-    auto [each, end] = by_structure_.equal_range(entry.structure);
-    for (; each != end; ++each)
-      if (each->second->get() == &entry) return order_.splice(order_.begin(), order_, each->second);
   }
 
   template <typename Meant>

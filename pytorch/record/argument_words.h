@@ -78,7 +78,8 @@ class ShapeKey {
   ShapeKey(std::vector<int64_t>& words, int64_t operation, bool takes_tensors)
       : words_(words), takes_tensors_(takes_tensors) {
     // The operation, and the state besides its arguments that the types depend on.
-    words_.insert(words_.end(), {operation, static_cast<int64_t>(c10::get_default_dtype_as_scalartype())});
+    words_.push_back(operation);
+    words_.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));
   }
 
   void fixed(int64_t word) { words_.push_back(word); }
@@ -89,7 +90,7 @@ class ShapeKey {
   }
   void sizes(at::IntArrayRef sizes) {
     words_.push_back(static_cast<int64_t>(sizes.size()));
-    words_.insert(words_.end(), sizes.begin(), sizes.end());
+    append(sizes);
   }
   void text(std::string_view text) {
     words_.push_back(static_cast<int64_t>(text.size()));
@@ -98,17 +99,24 @@ class ShapeKey {
   void tensor(const at::Tensor& tensor) {
     if (!tensor.defined()) return fixed(kUndefined);
     const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-    words_.insert(words_.end(), {is_number ? kWrapped : kOwn, static_cast<int64_t>(tensor.scalar_type())});
+    words_.push_back(is_number ? kWrapped : kOwn);
+    words_.push_back(static_cast<int64_t>(tensor.scalar_type()));
     if (is_number) return;
     sizes(tensor.sizes());
-    words_.insert(words_.end(), tensor.strides().begin(), tensor.strides().end());
+    append(tensor.strides());
   }
   void other(const c10::IValue& /*argument*/) { is_complete_ = false; }
 
   /// False if an argument had no spelling: then the words are no key.
   bool is_complete() const { return is_complete_; }
+  const std::vector<int64_t>& words() const { return words_; }
 
  private:
+  /// One by one: there are few, and a range would be copied by a function.
+  void append(at::IntArrayRef sizes) {
+    for (const int64_t size : sizes) words_.push_back(size);
+  }
+
   std::vector<int64_t>& words_;
   bool takes_tensors_;
   bool is_complete_ = true;

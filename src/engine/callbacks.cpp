@@ -1,6 +1,7 @@
 #include "engine/callbacks.h"
 
 #include "engine/engine.h"
+#include "engine/extern_callback.h"
 #include "interpreter/interpreter.h"
 
 namespace weft::engine {
@@ -82,6 +83,7 @@ class Interpreted {
 }  // namespace
 
 runtime::CallFunction make_callback(const planning::Schedule& schedule, const Op& op) {
+  if (runtime::CallFunction call = make_extern_callback(schedule, op)) return call;
   return Interpreted(schedule, op);
 }
 

@@ -3,12 +3,10 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/arange.h>
 
-#include <unordered_map>
-
+#include "device/graph/history_table.h"
 #include "device/graph/record.h"
 #include "device/graph/storage.h"
 #include "device/graph/views.h"
-#include "record/recording_internal.h"
 
 namespace weft::device {
 namespace {
@@ -88,30 +86,28 @@ ValueRef follow_back(const ViewSteps& steps, const ValueRef& contents, ValueRef 
 class KnownReads {
  public:
   /// Null if the view has not been read yet.
-  const std::vector<UnaryCall>* find(const LazyStorage& storage, const at::Tensor& tensor) {
+  const std::vector<FormRef>* find(const LazyStorage& storage, const at::Tensor& tensor) {
     spell(storage, tensor);
-    const auto found = reads_.find(words_);
-    return found == reads_.end() ? nullptr : &found->second;
+    return reads_.find();
   }
 
-  void keep(const LazyStorage& storage, const at::Tensor& tensor, std::vector<UnaryCall> calls) {
-    if (reads_.size() >= kMost) reads_.clear();
-    spell(storage, tensor);  // again: recording may have read other views
-    reads_.emplace(words_, std::move(calls));
+  void keep(const LazyStorage& storage, const at::Tensor& tensor, std::vector<FormRef> forms) {
+    reads_.add(spell(storage, tensor), std::move(forms));  // spelled again: recording may have read other views
   }
 
  private:
-  void spell(const LazyStorage& storage, const at::Tensor& tensor) {
-    words_.clear();
-    words_.insert(words_.end(), {static_cast<int64_t>(storage.dtype()), tensor.storage_offset(),
-                                 static_cast<int64_t>(storage.sizes().size())});
+  const std::vector<int64_t>& spell(const LazyStorage& storage, const at::Tensor& tensor) {
+    std::vector<int64_t>& words = reads_.start();
+    words.push_back(static_cast<int64_t>(storage.dtype()));
+    words.push_back(tensor.storage_offset());
+    words.push_back(static_cast<int64_t>(storage.sizes().size()));
     for (const at::IntArrayRef each : {storage.sizes(), tensor.sizes(), tensor.strides()})
-      words_.insert(words_.end(), each.begin(), each.end());
+      for (const int64_t word : each) words.push_back(word);
+    return words;
   }
 
   static constexpr size_t kMost = 1U << 12U;
-  std::unordered_map<std::vector<int64_t>, std::vector<UnaryCall>, record::WordsHash> reads_;
-  std::vector<int64_t> words_;
+  HistoryTable<std::vector<FormRef>> reads_{kMost};
 };
 
 ValueRef read_memory(const at::Tensor& tensor) {
@@ -120,13 +116,13 @@ ValueRef read_memory(const at::Tensor& tensor) {
   if (is_whole(storage, tensor)) return storage.contents();
   if (tensor.numel() == 0) return record_zeros(tensor.scalar_type(), tensor.sizes());
   if (tensor.scalar_type() == storage.dtype())
-    if (const auto* calls = known_reads.find(storage, tensor)) return record_calls(*calls, storage.contents());
+    if (const auto* forms = known_reads.find(storage, tensor)) return record_forms(*forms, storage.contents());
   check_extent(storage, tensor);
   bring_to_form(storage, tensor);
   if (is_whole(storage, tensor)) return storage.contents();
   if (auto steps = find_steps(storage.sizes(), tensor.sizes(), tensor.strides(), tensor.storage_offset())) {
     const ValueRef contents = storage.contents(), value = follow(*steps, contents, tensor);
-    known_reads.keep(storage, tensor, calls_between(contents, value));
+    known_reads.keep(storage, tensor, forms_between(contents, value));
     return value;
   }
   const ValueRef flat = record_reshape(storage.contents(), {c10::multiply_integers(storage.sizes())});

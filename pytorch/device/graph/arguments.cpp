@@ -25,7 +25,7 @@ namespace {
 
 class Taker {
  public:
-  Taker(const Operator& op, Given& given) : op_(op), given_(given) {}
+  Taker(const Operator& op, Operands& operands) : op_(op), operands_(operands) {}
 
   IValue take(const IValue& argument, Slot slot) {
     if (slot == Slot::kTensor) return argument.isNone() ? argument : take(argument.toTensor());
@@ -35,6 +35,16 @@ class Taker {
     if (argument.isSymInt()) return argument.toSymInt().guard_int(__FILE__, __LINE__);
     if (argument.isSymIntList()) return at::IntArrayRef(record::integers_of(argument));
     return argument;
+  }
+
+  void take_operands(const IValue& argument, Slot slot) {
+    if (slot == Slot::kTensor && !argument.isNone()) {
+      const at::Tensor& tensor = argument.toTensor();
+      if (tensor.defined() && !is_number(tensor)) operand(tensor);
+    } else if (slot == Slot::kTensors && !argument.isNone()) {
+      for (const IValue& item : argument.toListRef())
+        if (!item.isNone() && item.toTensor().defined()) operand(item.toTensor());
+    }
   }
 
  private:
@@ -57,15 +67,15 @@ class Taker {
     if (!is_on_device(tensor)) {
       if (tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit)) storage_of(tensor);  // has none
       if (tensor.dim() != 0 && !op_.takes_any_device) check_on_device(tensor, op_.schema().name());
-      given_.operands.push_back(snapshot(tensor));
+      operands_.push_back(snapshot(tensor));
     } else {
-      given_.operands.push_back(read(tensor));
+      operands_.push_back(read(tensor));
     }
-    return static_cast<int64_t>(given_.operands.size()) - 1;
+    return static_cast<int64_t>(operands_.size()) - 1;
   }
 
   const Operator& op_;
-  Given& given_;
+  Operands& operands_;
 };
 
 }  // namespace
@@ -73,9 +83,16 @@ class Taker {
 Given take(const Operator& op, at::ArrayRef<IValue> arguments) {
   Given given;
   given.arguments.reserve(arguments.size());
-  Taker taker(op, given);
+  Taker taker(op, given.operands);
   for (size_t i = 0; i < arguments.size(); ++i) given.arguments.push_back(taker.take(arguments[i], op.slots[i]));
   return given;
+}
+
+Operands take_operands(const Operator& op, at::ArrayRef<IValue> arguments) {
+  Operands operands;
+  Taker taker(op, operands);
+  for (size_t i = 0; i < arguments.size(); ++i) taker.take_operands(arguments[i], op.slots[i]);
+  return operands;
 }
 
 namespace {

@@ -5,14 +5,16 @@
 
 namespace weft::device {
 
-/// An operation's arguments in the form in which a Node stores them.
+/// An operation's arguments in the form in which a Form stores them.
 struct Given {
   std::vector<c10::IValue> arguments;
-  c10::SmallVector<ValueRef, 3> operands;
+  Operands operands;
 };
 
 /// Takes the arguments as they are now. Throws if a tensor is on another device where that isn't allowed.
 Given take(const Operator& op, at::ArrayRef<c10::IValue> arguments);
+/// Takes only the operands, for a call whose form is known.
+Operands take_operands(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 
 /// The arguments for the CPU's kernel. Tensors of the device become their tensors on the CPU, which must not be
 /// changed.

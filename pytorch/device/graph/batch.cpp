@@ -13,35 +13,79 @@ using record::Record;
 using Slot = Operator::Slot;
 
 namespace {
+
 uint64_t batches = 0;
+
+/// Leaves an empty list in the place of `from`, whose memory `to` gets.
+template <typename List>
+void move_memory(List& to, List& from) {
+  from.clear();
+  to.swap(from);
 }
 
-Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::move(outputs)) {
+}  // namespace
+
+struct Batch::Spare {
+  std::vector<NodeRef> nodes;
+  std::vector<ValueRef> leaves;
+  std::vector<std::pair<uint64_t, size_t>> numbers;
+  std::vector<uint32_t> leaf_reads;
   std::vector<Node*> open;
+};
+
+/// Made at load (base/fork.h), never destroyed.
+Batch::Spare& Batch::spare = *new Batch::Spare();
+
+Batch::Batch(std::vector<ValueRef> outputs) : serial_(++batches), outputs_(std::move(outputs)) {
+  move_memory(nodes_, spare.nodes);
+  move_memory(leaves_, spare.leaves);
+  move_memory(numbers_, spare.numbers);
+  move_memory(leaf_reads_, spare.leaf_reads);
+  std::vector<Node*>& open = spare.open;
   for (const ValueRef& output : outputs_) visit(output, open);
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
     for (const ValueRef& operand : node->operands) visit(operand, open);
   }
-  size_t count = 0;
   std::ranges::sort(nodes_, {}, [](const NodeRef& node) { return node->serial; });
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i]->place = static_cast<int64_t>(i);
+  for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i]->place = static_cast<int64_t>(i);
+  for (const NodeRef& node : nodes_)
+    for (const ValueRef& operand : node->operands)
+      if (!operand->maker) add_leaf(operand);
+  for (const ValueRef& output : outputs_)
+    if (!output->maker) add_leaf(output);
+  find_donations();
+}
+
+Batch::~Batch() {
+  move_memory(spare.nodes, nodes_);
+  move_memory(spare.leaves, leaves_);
+  move_memory(spare.numbers, numbers_);
+  move_memory(spare.leaf_reads, leaf_reads_);
+}
+
+void Batch::find_results() {
+  size_t count = 0;
+  for (const NodeRef& node : nodes_) {
     first_result_.push_back(count);
-    count += nodes_[i]->results->size();
+    count += node->results().size();
   }
   first_result_.push_back(count);
   results_.resize(count);
   auto place = [&](const ValueRef& value) {
-    if (!value->maker) return add_leaf(value);
+    if (!value->maker) return;
     ValueRef& result = results_[first_result_[static_cast<size_t>(value->maker->place)] + value->result];
     if (!result) result = value;
   };
   for (const NodeRef& node : nodes_)
     for (const ValueRef& operand : node->operands) place(operand);
   for (const ValueRef& output : outputs_) place(output);
-  find_donations();
+}
+
+std::span<const ValueRef> Batch::results(size_t node) {
+  if (first_result_.empty()) find_results();
+  return {results_.data() + first_result_[node], results_.data() + first_result_[node + 1]};
 }
 
 ValueRef Batch::replaced(size_t output) const {
@@ -59,7 +103,7 @@ void Batch::find_donations() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     ValueRef old = replaced(i);
     if (!old) continue;
-    const auto leaf = static_cast<size_t>(leaf_numbers_.at(old.get()));
+    const size_t leaf = old->leaf;
     old.reset();
     if (is_taken[leaf] || !is_dead(leaf)) continue;
     is_taken[leaf] = true;
@@ -97,9 +141,13 @@ void Batch::visit(const ValueRef& value, std::vector<Node*>& open) {
 }
 
 void Batch::add_leaf(const ValueRef& value) {
-  const auto [found, is_new] = leaf_numbers_.emplace(value.get(), leaves_.size());
-  if (is_new) leaves_.push_back(value), leaf_reads_.push_back(0);
-  ++leaf_reads_[static_cast<size_t>(found->second)];
+  if (value->batch != serial_) {
+    value->batch = serial_;
+    value->leaf = leaves_.size();
+    leaves_.push_back(value);
+    leaf_reads_.push_back(0);
+  }
+  ++leaf_reads_[value->leaf];
 }
 
 void Batch::done(size_t node) {
@@ -108,7 +156,36 @@ void Batch::done(size_t node) {
 }
 
 int64_t Batch::place(const Value& value) const {
-  return value.maker ? value.maker->place : -1 - leaf_numbers_.at(&value);
+  return value.maker ? value.maker->place : -1 - static_cast<int64_t>(value.leaf);
+}
+
+bool Batch::tell(Outline& outline) const {
+  outline.words.clear();
+  outline.numbers.clear();
+  size_t told = 0;  // leaves are told in the order in which they are first read
+  const auto tell = [&](const Value& value) {
+    outline.words.push_back(place(value));
+    if (value.maker) return outline.words.push_back(value.result);
+    if (value.leaf < told) return;
+    ++told;
+    outline.words.push_back(static_cast<int64_t>(value.dtype));
+    outline.words.push_back(static_cast<int64_t>(value.sizes.size()));
+    outline.words.insert(outline.words.end(), value.sizes.begin(), value.sizes.end());
+  };
+  for (const NodeRef& node : nodes_) {
+    if (node->form->number == 0) return false;
+    outline.words.push_back(node->form->number);
+    outline.numbers.insert(outline.numbers.end(), node->form->numbers.begin(), node->form->numbers.end());
+    for (const ValueRef& operand : node->operands) tell(*operand);
+  }
+  outline.words.push_back(0);
+  outline.words.push_back(static_cast<int64_t>(outputs_.size()));
+  for (const ValueRef& output : outputs_) tell(*output);
+  for (const ir::Donation& donation : donations_) {
+    outline.words.push_back(static_cast<int64_t>(donation.input));
+    outline.words.push_back(static_cast<int64_t>(donation.result));
+  }
+  return true;
 }
 
 const Value* Batch::failed() const {
@@ -142,19 +219,19 @@ class Walk {
  private:
   void tell(const Node& node) {
     words_.begin(node);
-    words_.fixed(node.op->traits.name);
-    for (size_t i = 0; i < node.arguments->size(); ++i) {
-      const IValue& argument = (*node.arguments)[i];
+    words_.fixed(node.op().traits.name);
+    for (size_t i = 0; i < node.arguments().size(); ++i) {
+      const IValue& argument = node.arguments()[i];
       words_.begin_argument(argument);
-      if (node.op->slots[i] == Slot::kTensor || node.op->slots[i] == Slot::kTensors) {
+      if (node.op().slots[i] == Slot::kTensor || node.op().slots[i] == Slot::kTensors) {
         tell_operands(node, argument);
-      } else if (node.op->slots[i] == Slot::kProgram) {
+      } else if (node.op().slots[i] == Slot::kProgram) {
         words_.fixed(program_argument(argument).number);
       } else {
         record::spell(argument, words_);
       }
     }
-    for (const auto& result : *node.results) {
+    for (const auto& result : node.results()) {
       words_.fixed(result.is_defined ? static_cast<int64_t>(result.dtype) : -1);
       words_.result({result.sizes.data(), result.sizes.size()});
     }
@@ -236,7 +313,7 @@ class SizeReader : public NoTensors {
   void begin(const Node& node) {
     sized_.arguments.emplace_back();
     sized_.results.emplace_back();
-    sized_.arguments.back().reserve(node.arguments->size());
+    sized_.arguments.back().reserve(node.arguments().size());
   }
   void begin_argument(const IValue& argument) { sized_.arguments.back().push_back(argument); }
   void fixed(int64_t) { ++at_; }

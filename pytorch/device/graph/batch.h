@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "device/graph/graph.h"
@@ -19,6 +18,7 @@ class Batch {
  public:
   /// All operations that the outputs depend on.
   explicit Batch(std::vector<ValueRef> outputs);
+  ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -35,9 +35,7 @@ class Batch {
   /// computed by then.
   std::vector<std::vector<ir::Donation>> donations_by_end() const;
   /// A node's results; null for a result that nobody has.
-  std::span<const ValueRef> results(size_t node) const {
-    return {results_.data() + first_result_[node], results_.data() + first_result_[node + 1]};
-  }
+  std::span<const ValueRef> results(size_t node);
   /// Forgets a node that has run, and frees what no other node reads.
   void done(size_t node);
   /// The number of a node that hasn't run; or -1 - the number of a leaf.
@@ -54,23 +52,37 @@ class Batch {
     std::vector<LeafSize> leaf_sizes;
   };
   Told record() const;
+
+  /// The record in few words: a number stands for all of a node but its operands. Two batches with the same words and
+  /// numbers have equal records.
+  struct Outline {
+    std::vector<int64_t> words;
+    std::vector<double> numbers;  ///< the record's floating-point numbers, in order
+  };
+  /// False, with a meaningless outline, if a node's form has no number.
+  bool tell(Outline& outline) const;
   /// The first leaf that has an error instead of a value; null if there is none.
   const Value* failed() const;
 
  private:
+  /// The lists of the batch that was last. As new memory of their size they would make the heap give up its caches of
+  /// small blocks.
+  struct Spare;
+  static Spare& spare;
+
   void visit(const ValueRef& value, std::vector<Node*>& open);
   void add_leaf(const ValueRef& value);
+  void find_results();
   void find_donations();
   bool is_dead(size_t leaf) const;
 
   uint64_t serial_;
   std::vector<NodeRef> nodes_;
   std::vector<ValueRef> outputs_, leaves_;
-  std::unordered_map<const Value*, int64_t> leaf_numbers_;
   std::vector<std::pair<uint64_t, size_t>> numbers_;  ///< the leaves' numbers, each with its index in leaves_
   std::vector<uint32_t> leaf_reads_;
   std::vector<ir::Donation> donations_;
-  std::vector<ValueRef> results_;     ///< of all nodes, one after the other
+  std::vector<ValueRef> results_;     ///< of all nodes, one after the other; found when they are first asked for
   std::vector<size_t> first_result_;  ///< by node: its first in results_
 };
 

@@ -143,8 +143,11 @@ void connect(Node& node) {
   nodes.fetch_add(1, std::memory_order_relaxed);
 }
 
-void hold(Value& value) {
-  std::lock_guard lock(graph.mutex);
+void hold(Value& value) { hold(value, std::lock_guard(graph.mutex)); }
+
+void release(Value& value) { release(value, std::lock_guard(graph.mutex)); }
+
+void hold(Value& value, const std::lock_guard<std::mutex>& /*locked*/) {
   if (value.holders++ > 0) return;
   if (!value.maker) return add_bytes(value);
   value.next = graph.first;
@@ -152,8 +155,7 @@ void hold(Value& value) {
   graph.first = &value;
 }
 
-void release(Value& value) {
-  std::lock_guard lock(graph.mutex);
+void release(Value& value, const std::lock_guard<std::mutex>& /*locked*/) {
   if (--value.holders > 0) return;
   if (is_linked(value)) unlink(value);
   if (value.tensor.defined()) graph.memory.bytes -= static_cast<int64_t>(value.tensor.nbytes());

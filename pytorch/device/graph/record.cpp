@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/graph/forms.h"
 #include "device/run/run.h"
 #include "device/run/watched_runs.h"
 
@@ -9,41 +10,34 @@ namespace weft::device {
 
 using c10::IValue;
 using record::ResultShape;
-using Operands = c10::SmallVector<ValueRef, 3>;
 
-namespace {
-
-NodeRef record_with(const Operator& op, Arguments arguments, Operands operands, Results results) {
+NodeRef record(FormRef form, Operands operands) {
   cut_if_long();
   auto node = c10::make_intrusive<Node>();
-  node->op = &op;
-  node->arguments = std::move(arguments);
+  node->form = std::move(form);
   node->operands = std::move(operands);
-  node->results = std::move(results);
   connect(*node);
   note_operation(*node);
   return node;
 }
 
-}  // namespace
-
 NodeRef record(const Operator& op, std::vector<IValue> arguments, Operands operands, Results results) {
-  return record_with(op, std::make_shared<const std::vector<IValue>>(std::move(arguments)), std::move(operands),
-                     std::move(results));
+  FormRef form = form_of(op, std::move(arguments), operands, std::move(results));
+  return record(std::move(form), std::move(operands));
 }
 
-std::vector<UnaryCall> calls_between(const ValueRef& from, const ValueRef& to) {
-  std::vector<UnaryCall> calls;
+std::vector<FormRef> forms_between(const ValueRef& from, const ValueRef& to) {
+  std::vector<FormRef> forms;
   for (const Value* value = to.get(); value != from.get(); value = value->maker->operands[0].get())
-    calls.push_back({value->maker->op, value->maker->arguments, value->maker->results});
-  std::ranges::reverse(calls);
-  return calls;
+    forms.push_back(value->maker->form);
+  std::ranges::reverse(forms);
+  return forms;
 }
 
-ValueRef record_calls(const std::vector<UnaryCall>& calls, ValueRef value) {
-  for (const UnaryCall& call : calls) {
-    const ResultShape& shape = call.results->front();
-    const NodeRef node = record_with(*call.op, call.arguments, {std::move(value)}, call.results);
+ValueRef record_forms(const std::vector<FormRef>& forms, ValueRef value) {
+  for (const FormRef& form : forms) {
+    const ResultShape& shape = form->results->front();
+    const NodeRef node = record(form, {std::move(value)});
     value = result_of(node, 0, shape.dtype, shape.sizes);
   }
   return value;

@@ -5,20 +5,15 @@
 
 namespace weft::device {
 
-/// Records an operation with results of these types. `arguments` are in a Node's form.
-NodeRef record(const Operator& op, std::vector<c10::IValue> arguments, c10::SmallVector<ValueRef, 3> operands,
-               Results results);
+/// Records an operation.
+NodeRef record(FormRef form, Operands operands);
+/// Records an operation with results of these types. `arguments` are in a Form's order.
+NodeRef record(const Operator& op, std::vector<c10::IValue> arguments, Operands operands, Results results);
 
-/// An operation of one operand and one result, to be recorded again for other values of the operand's type.
-struct UnaryCall {
-  const Operator* op;
-  Arguments arguments;
-  Results results;
-};
-/// The operations that lead from `from` to `to`, in order. Each reads the result of the one before.
-std::vector<UnaryCall> calls_between(const ValueRef& from, const ValueRef& to);
-/// The last result of the calls, of which each takes the result of the one before; `value` if there are none.
-ValueRef record_calls(const std::vector<UnaryCall>& calls, ValueRef value);
+/// The forms of the operations that lead from `from` to `to`, in order. Each reads the result of the one before.
+std::vector<FormRef> forms_between(const ValueRef& from, const ValueRef& to);
+/// The last result of such operations on another value of the same type; `value` if there are none.
+ValueRef record_forms(const std::vector<FormRef>& forms, ValueRef value);
 
 // ---- operations on values, as in PyTorch, but with the sizes of results given by the caller
 

@@ -5,9 +5,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
 
-#include <unordered_map>
-
 #include "device/graph/arguments.h"
+#include "device/graph/history_table.h"
 #include "device/run/interruption.h"
 #include "device/run/program_argument.h"
 #include "record/argument_words.h"
@@ -22,11 +21,37 @@ using torch::jit::Stack;
 
 namespace {
 
+/// A key of shapes that collects the numbers among the arguments, in which calls of one key may differ.
+class CallKey : public record::ShapeKey {
+ public:
+  using ShapeKey::ShapeKey;
+
+  c10::SmallVector<int64_t, 2> numbers;  ///< floating-point ones as bits
+  bool has_all_numbers = true;
+
+  void wrapped_size(int64_t number) { numbers.push_back(number); }
+  void number(double number) {
+    numbers.push_back(std::bit_cast<int64_t>(number));
+    ShapeKey::number(number);
+  }
+  void tensor(const at::Tensor& tensor) {
+    ShapeKey::tensor(tensor);
+    if (!tensor.defined() || !is_number(tensor)) return;
+    if (tensor.scalar_type() == at::kDouble)
+      numbers.push_back(std::bit_cast<int64_t>(*tensor.const_data_ptr<double>()));
+    else if (tensor.scalar_type() == at::kLong)
+      numbers.push_back(*tensor.const_data_ptr<int64_t>());
+    else if (tensor.scalar_type() == at::kBool)
+      numbers.push_back(static_cast<int64_t>(*tensor.const_data_ptr<bool>()));
+    else
+      has_all_numbers = false;
+  }
+};
+
 /// The operation with its arguments' types, under which shapes are found again.
-record::ShapeKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) {
-  words.clear();
+CallKey key_of(const Operator& op, at::ArrayRef<IValue> arguments, std::vector<int64_t>& words) {
   // The operation's number is negative here, so that this key differs from all keys of the recorder.
-  record::ShapeKey key(words, -op.traits.name, !op.is_made_of_numbers);
+  CallKey key(words, -op.traits.name, !op.is_made_of_numbers);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (op.slots[i] == Operator::Slot::kProgram) {
       key.fixed(program_argument(program_argument(arguments[i].toStringView())).number);
@@ -170,16 +195,56 @@ ResultShapes computed_shapes(const Operator& op, at::ArrayRef<IValue> arguments)
 
 }  // namespace
 
-std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<IValue> arguments) {
-  thread_local std::vector<int64_t> words;
-  const record::ShapeKey key = key_of(op, arguments, words);
-  if (!key.is_complete()) return std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
+namespace {
+
+/// The types of results, which all threads share.
+std::shared_ptr<const ResultShapes> shared_shapes(const Operator& op, at::ArrayRef<IValue> arguments,
+                                                  const std::vector<int64_t>& words) {
   if (auto found = record::known_shapes(words)) return found;
-  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may call this function again
   auto shapes = std::make_shared<const ResultShapes>(computed_shapes(op, arguments));
   if (can_be_tried(op, arguments, *shapes)) try_small_case(op, arguments);
-  record::remember_shapes(copy, shapes);
+  record::remember_shapes(words, shapes);
   return shapes;
+}
+
+/// A thread's last call with arguments of the same types.
+struct LastCall {
+  std::shared_ptr<const ResultShapes> shapes;
+  FormRef form = {};                          ///< null if it was not recorded
+  c10::SmallVector<int64_t, 2> numbers = {};  ///< the form's
+};
+
+constexpr size_t kMostCalls = 1U << 13U;
+thread_local HistoryTable<LastCall> last_calls(kMostCalls);
+
+}  // namespace
+
+KnownCall known_call(const Operator& op, at::ArrayRef<IValue> arguments) {
+  const CallKey key = key_of(op, arguments, last_calls.start());
+  if (!key.is_complete()) return {std::make_shared<const ResultShapes>(computed_shapes(op, arguments)), {}};
+  if (const LastCall* found = last_calls.find()) {
+    const bool is_same = found->form && found->form->op == &op && key.has_all_numbers && found->numbers == key.numbers;
+    return {found->shapes, is_same ? found->form : FormRef()};
+  }
+  const std::vector<int64_t> words = key.words();  // a Meta kernel in Python may call this function again
+  auto shapes = shared_shapes(op, arguments, words);
+  last_calls.add(words, {shapes});
+  return {std::move(shapes), {}};
+}
+
+std::shared_ptr<const ResultShapes> shapes_of(const Operator& op, at::ArrayRef<IValue> arguments) {
+  return known_call(op, arguments).shapes;
+}
+
+void remember_form(const Operator& op, at::ArrayRef<IValue> arguments, FormRef form) {
+  for (const Operator::Slot slot : op.slots)
+    if (slot == Operator::Slot::kProgram) return;  // the form would keep the program alive
+  CallKey key = key_of(op, arguments, last_calls.start());
+  if (form->number == 0 || !key.is_complete() || !key.has_all_numbers) return;
+  LastCall* found = last_calls.find();
+  if (found == nullptr) return;
+  found->form = std::move(form);
+  found->numbers = std::move(key.numbers);
 }
 
 namespace {
@@ -230,16 +295,14 @@ constexpr size_t kMostViews = 1U << 12U;
 }  // namespace
 
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<IValue> arguments, size_t base) {
-  thread_local std::vector<int64_t> words;
-  thread_local std::unordered_map<std::vector<int64_t>, std::shared_ptr<const ViewShapes>, record::WordsHash> known;
-  record::ShapeKey key = key_of(op, arguments, words);
+  thread_local HistoryTable<std::shared_ptr<const ViewShapes>> known(kMostViews);
+  CallKey key = key_of(op, arguments, known.start());
   if (!key.is_complete()) return compute_views(op, arguments);
   add_place(key, arguments[base].toTensor());
-  if (auto found = known.find(words); found != known.end()) return found->second;
-  const std::vector<int64_t> copy = words;  // a Meta kernel in Python may call this function again
+  if (const auto* found = known.find()) return *found;
+  const std::vector<int64_t> words = key.words();  // a Meta kernel in Python may call this function again
   auto views = compute_views(op, arguments);
-  if (known.size() >= kMostViews) known.clear();
-  known.emplace(copy, views);
+  known.add(words, views);
   return views;
 }
 

@@ -17,6 +17,15 @@ struct RefusedError : std::runtime_error {
 /// is no Meta kernel.
 std::shared_ptr<const record::ResultShapes> shapes_of(const Operator& op, at::ArrayRef<c10::IValue> arguments);
 
+/// What is known of a call from earlier calls with the same arguments.
+struct KnownCall {
+  std::shared_ptr<const record::ResultShapes> shapes;  ///< as shapes_of
+  FormRef form;                                        ///< null where it isn't known
+};
+KnownCall known_call(const Operator& op, at::ArrayRef<c10::IValue> arguments);
+/// Keeps the form of this call for the next one.
+void remember_form(const Operator& op, at::ArrayRef<c10::IValue> arguments, FormRef form);
+
 /// How a view shows its base's storage.
 struct ViewShape {
   at::ScalarType dtype;

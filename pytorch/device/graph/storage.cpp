@@ -3,7 +3,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <unistd.h>
 
-#include "base/fork.h"
 #include "device/graph/memory.h"
 #include "device/graph/record.h"
 #include "device/graph/views.h"
@@ -64,22 +63,20 @@ Allocator& the_allocator = *new Allocator();
 }  // namespace
 
 /// The list of all storages.
+/// Guarded by graph_mutex(), which a new storage needs for its contents too.
 struct Storages {
-  std::mutex mutex;
+  using Locked = std::lock_guard<std::mutex>;
   LazyStorage* first = nullptr;
   int64_t count = 0;
-  Storages() { hold_across_fork(mutex, LockRank::kLookup); }
 
-  void add(LazyStorage& storage) {
-    std::lock_guard lock(mutex);
+  void add(LazyStorage& storage, const Locked& /*locked*/) {
     ++count;
     storage.next_ = first;
     if (first != nullptr) first->previous_ = &storage;
     first = &storage;
   }
 
-  void remove(LazyStorage& storage) {
-    std::lock_guard lock(mutex);
+  void remove(LazyStorage& storage, const Locked& /*locked*/) {
     --count;
     if (storage.next_ != nullptr) storage.next_->previous_ = storage.previous_;
     (storage.previous_ != nullptr ? storage.previous_->next_ : first) = storage.next_;
@@ -87,7 +84,7 @@ struct Storages {
 
   /// The storage at an address; null if there is none. Not fast.
   LazyStorage* at_address(const void* address) {
-    std::lock_guard lock(mutex);
+    const Locked lock(graph_mutex());
     LazyStorage* each = first;
     while (each != nullptr && each != address) each = each->next_;
     return each;
@@ -108,16 +105,29 @@ LazyStorage::LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resi
                   c10::DataPtr(this, nullptr, &c10::detail::deleteNothing, kDevice), allocator, resizable),
       sizes_{static_cast<int64_t>(nbytes())} {
   use_device();
-  all.add(*this);
+  all.add(*this, Storages::Locked(graph_mutex()));
+}
+
+LazyStorage::LazyStorage(ValueRef contents)
+    : StorageImpl(use_byte_size_t(), static_cast<int64_t>(bytes_of(contents->dtype, contents->sizes)),
+                  c10::DataPtr(this, nullptr, &c10::detail::deleteNothing, kDevice), &the_allocator, true),
+      contents_(std::move(contents)),
+      dtype_(contents_->dtype),
+      sizes_(contents_->sizes) {
+  use_device();
+  const Storages::Locked lock(graph_mutex());
+  hold(*contents_, lock);
+  all.add(*this, lock);
 }
 
 LazyStorage::~LazyStorage() {
-  if (contents_) release(*contents_);
-  all.remove(*this);
+  const Storages::Locked lock(graph_mutex());
+  if (contents_) release(*contents_, lock);
+  all.remove(*this, lock);
 }
 
 int64_t storages() {
-  std::lock_guard lock(all.mutex);
+  const Storages::Locked lock(graph_mutex());
   return all.count;
 }
 
@@ -238,12 +248,7 @@ at::Tensor make_tensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArray
 
 namespace {
 
-c10::Storage storage_with(ValueRef value) {
-  const size_t bytes = bytes_of(value->dtype, value->sizes);
-  auto storage = c10::make_intrusive<LazyStorage>(static_cast<int64_t>(bytes), &allocator(), true);
-  storage->set_contents(std::move(value));
-  return c10::Storage(std::move(storage));
-}
+c10::Storage storage_with(ValueRef value) { return c10::Storage(c10::make_intrusive<LazyStorage>(std::move(value))); }
 
 bool is_contiguous(at::IntArrayRef sizes, at::IntArrayRef strides) {
   int64_t expected = 1;

@@ -6,9 +6,11 @@ namespace weft::device {
 
 /// The memory of tensors on the device: a value in place of bytes. Several tensors may be views of one storage; each is
 /// described by its sizes, strides and offset as on every other device, in elements of the storage.
-class LazyStorage final : public c10::StorageImpl {
+class LazyStorage final : public c10::StorageImpl, public Pooled<LazyStorage> {
  public:
   LazyStorage(c10::SymInt bytes, c10::Allocator* allocator, bool resizable);
+  /// A storage of the value's size with the value as its contents.
+  explicit LazyStorage(ValueRef contents);
   ~LazyStorage() override;
 
   /// The contents: contiguous, of `dtype` and `sizes`. Zeros are recorded if nothing has been written yet.

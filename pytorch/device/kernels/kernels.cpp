@@ -15,6 +15,7 @@
 #include "device/graph/shapes.h"
 #include "device/graph/storage.h"
 #include "device/graph/views.h"
+#include "device/kernels/attention.h"
 #include "device/kernels/grad_scaler.h"
 #include "device/kernels/histogram.h"
 #include "device/kernels/random.h"
@@ -286,6 +287,7 @@ const OwnKernels& own_kernels = *new OwnKernels{
     {"aten::native_batch_norm.", native_batch_norm},
     {"aten::native_batch_norm.out", native_batch_norm_out},
     {"aten::native_dropout.", native_dropout},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu.", flash_attention},
     {"aten::_amp_foreach_non_finite_check_and_unscale_.", check_and_unscale},
     {"aten::_amp_update_scale_.", update_scale},
 };

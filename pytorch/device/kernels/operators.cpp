@@ -189,14 +189,32 @@ const Operator& shared_operator(const c10::OperatorHandle& handle, int64_t gener
 
 }  // namespace
 
+namespace {
+
+/// One thread's operations by the address of their name. Each has one place, which it shares with few others.
+struct OperatorsAtHand {
+  static constexpr size_t kPlaces = 1U << 10U;
+  struct Place {
+    const void* name = nullptr;
+    const Operator* op = nullptr;
+  };
+  int64_t generation = 0;
+  std::vector<Place> places{kPlaces};
+
+  Place& at(const void* name) {
+    return places[((reinterpret_cast<uintptr_t>(name) >> 4U) * 0x9E3779B97F4A7C15U) >> 54U];
+  }
+};
+
+}  // namespace
+
 const Operator& operator_of(const c10::OperatorHandle& handle) {
-  thread_local std::unordered_map<const void*, const Operator*> known;
-  thread_local int64_t known_generation = 0;
+  thread_local OperatorsAtHand at_hand;
   const int64_t generation = record::operations_generation();
-  if (generation != known_generation) known.clear(), known_generation = generation;
-  auto& found = known[&handle.operator_name()];
-  if (found == nullptr) found = &shared_operator(handle, generation);
-  return *found;
+  if (generation != at_hand.generation) at_hand = {.generation = generation};
+  OperatorsAtHand::Place& place = at_hand.at(&handle.operator_name());
+  if (place.name != &handle.operator_name()) place = {&handle.operator_name(), &shared_operator(handle, generation)};
+  return *place.op;
 }
 
 const Operator& operator_named(const char* name, const char* overload) {

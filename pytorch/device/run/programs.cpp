@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "device/run/interruption.h"
+#include "device/run/outlines.h"
 #include "device/run/replay.h"
 #include "device/run/watched_runs.h"
 #include "importer/region.h"
@@ -46,6 +47,8 @@ using Table = programs::RecordTable<KnownBatch>;
 /// Used under run_mutex().
 struct Programs {
   Table table{{static_cast<size_t>(settings().captured)}};
+  Outlines<Table::Entry> outlines;
+  Batch::Outline outline;  ///< of the batch at hand
   int64_t compile_at = 2;
   Decompose decompose;
   ProgramCounts counts;
@@ -59,28 +62,27 @@ std::shared_ptr<Template> exactly(const Record& record) {
   return std::make_shared<Template>(record, record, nullptr, none);
 }
 
-KnownBatch& remember(KnownBatch known) {
+Table::Reference remember(KnownBatch known) {
   ++programs->counts.records;
   const size_t bytes = known.pattern->bytes() + known.record.bytes();
   const uint64_t structure = known.pattern->structure();
   auto entry = std::make_shared<Table::Entry>(Table::Entry{structure, {known.pattern}, std::move(known), bytes});
   static_cast<void>(programs->table.put(entry));
-  return entry->value;
+  return entry;
 }
 
 /// The entry for the record; null if there is none. If the record differs from a known one in floats only, adds a
 /// pattern with those floats as inputs.
-KnownBatch* known_of(const Record& record) {
+Table::Reference known_of(const Record& record) {
   const Record* const records[] = {&record};
-  if (auto found = programs->table.find(record.structure(), records, [](const auto&) { return true; }))
-    return &found->value;
+  if (auto found = programs->table.find(record.structure(), records, [](const auto&) { return true; })) return found;
   for (const auto& entry : programs->table.alike(record.structure())) {
     const KnownBatch& known = entry->value;
     const auto numbers = known.pattern->differing_numbers(record);
     if (numbers.empty() || known.is_refused) continue;
     KnownBatch wider{std::make_shared<Template>(*known.pattern), known.record, known.leaf_sizes, known.seen};
     for (size_t word : numbers) wider.pattern->free_number(word);
-    return &remember(std::move(wider));
+    return remember(std::move(wider));
   }
   return nullptr;
 }
@@ -211,7 +213,7 @@ std::optional<KnownBatch> widened(const KnownBatch& known, const Batch& batch, c
 
 /// Adds an entry. It serves all sizes if the batch differs from a known one in sizes only. A failed attempt at that
 /// isn't repeated at each further size.
-KnownBatch& new_entry(const Batch& batch, const Batch::Told& told) {
+Table::Reference new_entry(const Batch& batch, const Batch::Told& told) {
   const uint64_t structure = told.record.structure();
   for (const auto& each : programs->table.alike(structure)) {
     const KnownBatch& known = each->value;
@@ -241,17 +243,18 @@ void tell_new(WatchedRun* run, const Batch& batch, const Record& record) {
 }
 
 /// The entry of the batch's record, compiled if the record has been seen often enough.
-KnownBatch& entry_of(const Batch& batch, const Batch::Told& told) {
+Table::Reference entry_of(const Batch& batch, const Batch::Told& told) {
   const Record& record = told.record;
   using Clock = std::chrono::steady_clock;
-  KnownBatch* found = known_of(record);
+  Table::Reference found = known_of(record);
   std::optional<InterruptionsWait> wait;
-  const bool is_there = found != nullptr && found->program != nullptr;
+  const bool is_there = found != nullptr && found->value.program != nullptr;
   if (!is_there) wait.emplace();
   WatchedRun* run = watched_run();
   if (found == nullptr) tell_new(run, batch, record);
   const Clock::time_point begin = is_there ? Clock::time_point() : Clock::now();
-  KnownBatch& entry = found != nullptr ? *found : new_entry(batch, told);
+  if (found == nullptr) found = new_entry(batch, told);
+  KnownBatch& entry = found->value;
   ++entry.seen;
   if (entry.program == nullptr && !entry.is_refused && entry.seen >= programs->compile_at)
     compile_or_refuse(entry, batch, record);
@@ -263,12 +266,53 @@ KnownBatch& entry_of(const Batch& batch, const Batch::Told& told) {
                                             : Found::kNew;
     if (!is_there) run->compiling = std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  return entry;
+  return found;
+}
+
+BatchProgram program_with(const KnownBatch& known, const Batch& batch, const std::vector<double>& free) {
+  ++programs->counts.compiled_batches;
+  BatchProgram program{known.program, {}};
+  program.inputs.reserve(batch.leaves().size() + free.size() + known.constants.size());
+  for (const ValueRef& leaf : batch.leaves()) program.inputs.push_back(leaf->tensor);
+  for (const double number : free) program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
+  program.inputs.insert(program.inputs.end(), known.constants.begin(), known.constants.end());
+  return program;
+}
+
+/// The program of a batch that has been run before.
+std::optional<BatchProgram> program_of_outline(const Batch& batch, const Batch::Outline& outline) {
+  auto found = programs->outlines.find(outline);
+  if (!found || found->entry->value.program == nullptr) return std::nullopt;
+  KnownBatch& known = found->entry->value;
+  ++known.seen;
+  programs->table.used(*found->entry);
+  if (WatchedRun* run = watched_run()) {
+    run->structure = found->entry->structure;
+    run->found = Found::kKnown;
+  }
+  return program_with(known, batch, found->free);
+}
+
+void remember_outline(const Batch::Outline& outline, const Record& record, const Table::Reference& entry) {
+  std::vector<size_t> ordinals(record.kinds().size());  // by word: how many numbers stand before it
+  size_t count = 0;
+  for (size_t i = 0; i < ordinals.size(); ++i) {
+    ordinals[i] = count;
+    if (record.kinds()[i] == Record::Kind::kNumber) ++count;
+  }
+  if (count != outline.numbers.size()) return;
+  std::vector<size_t> free;
+  for (const size_t word : entry->value.pattern->free()) free.push_back(ordinals[word]);
+  programs->outlines.put(outline, entry, std::move(free));
 }
 
 }  // namespace
 
 std::optional<BatchProgram> find_program(const Batch& batch) {
+  const Batch::Outline& outline = programs->outline;
+  const bool has_outline = batch.tell(programs->outline);
+  if (has_outline)
+    if (auto program = program_of_outline(batch, outline)) return program;
   std::optional<Batch::Told> told;
   try {
     told = batch.record();
@@ -276,18 +320,13 @@ std::optional<BatchProgram> find_program(const Batch& batch) {
     override_kernels::report_fallback("device weft", error.what());
     return std::nullopt;
   }
-  KnownBatch& entry = entry_of(batch, *told);
-  if (entry.program == nullptr) {
+  const Table::Reference entry = entry_of(batch, *told);
+  if (entry->value.program == nullptr) {
     ++programs->counts.plain_batches;
     return std::nullopt;
   }
-  ++programs->counts.compiled_batches;
-  BatchProgram program{entry.program, {}};
-  for (const ValueRef& leaf : batch.leaves()) program.inputs.push_back(leaf->tensor);
-  for (double number : entry.pattern->free_numbers(told->record))
-    program.inputs.push_back(at::scalar_tensor(number, at::kDouble));
-  program.inputs.insert(program.inputs.end(), entry.constants.begin(), entry.constants.end());
-  return program;
+  if (has_outline) remember_outline(outline, told->record, entry);
+  return program_with(entry->value, batch, entry->value.pattern->free_numbers(told->record));
 }
 
 void forget_programs() {

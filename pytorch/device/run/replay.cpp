@@ -16,14 +16,14 @@ torch::jit::Stack stack_of(const Node& node, const std::vector<IValue>& argument
   auto operand = [&](int64_t number) { return tensor_of(*node.operands[static_cast<size_t>(number)]); };
   torch::jit::Stack stack;
   stack.reserve(arguments.size());
-  const auto& parameters = node.op->schema().arguments();
+  const auto& parameters = node.op().schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const IValue& argument = arguments[i];
-    if (node.op->slots[i] == Slot::kProgram) {
+    if (node.op().slots[i] == Slot::kProgram) {
       stack.emplace_back(program_argument(argument).program->text());
-    } else if (node.op->slots[i] == Slot::kTensor && argument.isInt()) {
+    } else if (node.op().slots[i] == Slot::kTensor && argument.isInt()) {
       stack.emplace_back(operand(argument.toInt()));
-    } else if (node.op->slots[i] == Slot::kTensors && argument.isIntList()) {
+    } else if (node.op().slots[i] == Slot::kTensors && argument.isIntList()) {
       auto list = parameters[i].real_type();
       if (auto optional = list->cast<c10::OptionalType>()) list = optional->getElementType();
       if (list->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType) {
@@ -47,14 +47,14 @@ std::vector<at::Tensor> results_of(const Node& node, torch::jit::Stack stack,
                                    const std::function<void(torch::jit::Stack&)>& call) {
   std::vector<at::Tensor> written;
   for (size_t i = 0; i < stack.size(); ++i) {
-    if (!node.op->traits.writes[i] || !stack[i].isTensor()) continue;
+    if (!node.op().traits.writes[i] || !stack[i].isTensor()) continue;
     stack[i] = stack[i].toTensor().clone();
     written.push_back(stack[i].toTensor());
   }
   call(stack);
   torch::jit::Stack own;
   for (size_t i = 0; i < stack.size(); ++i)
-    if (!node.op->traits.returns[i].is_argument) own.push_back(std::move(stack[i]));
+    if (!node.op().traits.returns[i].is_argument) own.push_back(std::move(stack[i]));
   std::vector<at::Tensor> results = programs::tensors_of(own);
   results.insert(results.end(), written.begin(), written.end());
   return results;
@@ -96,9 +96,9 @@ class Replay {
 
   void run(size_t i) {
     const Node& node = *batch_.nodes()[i];
-    torch::jit::Stack stack = stack_of(node, sized_ != nullptr ? sized_->arguments[i] : *node.arguments,
+    torch::jit::Stack stack = stack_of(node, sized_ != nullptr ? sized_->arguments[i] : node.arguments(),
                                        [&](const Value& value) { return tensor_of(value); });
-    values_[i] = results_of(node, std::move(stack), [&](auto& arguments) { node.op->handle.callBoxed(&arguments); });
+    values_[i] = results_of(node, std::move(stack), [&](auto& arguments) { node.op().handle.callBoxed(&arguments); });
     check_sizes(i);
   }
 
@@ -145,7 +145,7 @@ std::vector<size_t> words_of(const std::vector<NumberPlace>& numbers, const Batc
     std::vector<size_t> found;
     for (size_t i = run.first_words[node]; i < run.first_words[node + 1]; ++i)
       if (kinds[i] == Record::Kind::kNumber) found.push_back(i);
-    const c10::OperatorHandle& op = batch.nodes()[node]->op->handle;
+    const c10::OperatorHandle& op = batch.nodes()[node]->op().handle;
     if (found.size() != count || op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
       throw record::UnsupportedError(op.schema().name() + ": a number that differs from call to call");
     words.push_back(found[ordinal]);

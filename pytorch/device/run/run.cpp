@@ -69,7 +69,7 @@ class Turn {
 
 /// A result as a value's tensor: contiguous, alone in its memory, of the recorded type.
 at::Tensor as_recorded(const at::Tensor& tensor, const Value& value, const Node& node) {
-  TORCH_CHECK(tensor.sizes() == at::IntArrayRef(value.sizes), "weft internal error: ", node.op->schema().name(),
+  TORCH_CHECK(tensor.sizes() == at::IntArrayRef(value.sizes), "weft internal error: ", node.op().schema().name(),
               " gives ", tensor.sizes(), " where ", at::IntArrayRef(value.sizes), " was recorded");
   at::Tensor found = tensor.to(value.dtype).resolve_conj().resolve_neg().contiguous();
   if (found._is_zerotensor()) found = at::zeros(found.sizes(), found.options());
@@ -79,9 +79,9 @@ at::Tensor as_recorded(const at::Tensor& tensor, const Value& value, const Node&
 void run_node(const Node& node, std::span<const ValueRef> results) {
   for (const ValueRef& operand : node.operands)
     if (operand->error) std::rethrow_exception(operand->error);
-  torch::jit::Stack stack = stack_of(node, *node.arguments, [](const Value& value) { return value.tensor; });
+  torch::jit::Stack stack = stack_of(node, node.arguments(), [](const Value& value) { return value.tensor; });
   const std::vector<at::Tensor> tensors =
-      results_of(node, std::move(stack), [&](torch::jit::Stack& arguments) { call_on_cpu(*node.op, arguments); });
+      results_of(node, std::move(stack), [&](torch::jit::Stack& arguments) { call_on_cpu(node.op(), arguments); });
   for (size_t i = 0; i < results.size(); ++i)
     if (results[i]) set_tensor(*results[i], as_recorded(tensors.at(i), *results[i], node));
 }
@@ -176,7 +176,7 @@ std::vector<const Node*> integer_arithmetic(const Value& value) {
   constexpr size_t kMostOperations = 16;
   std::vector<const Node*> nodes{value.maker.get()};
   for (size_t i = 0; i < nodes.size(); ++i) {
-    for (const auto& result : *nodes[i]->results)
+    for (const auto& result : nodes[i]->results())
       if (!are_few_integers(result.dtype, result.sizes)) return {};
     for (const ValueRef& operand : nodes[i]->operands) {
       if (!are_few_integers(operand->dtype, operand->sizes)) return {};

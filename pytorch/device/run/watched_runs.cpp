@@ -49,14 +49,14 @@ std::string name_of(const Operator& op) { return op.schema().name(); }
 
 /// In words, how a word has changed: a size of an input, or an argument.
 std::string in_words(const Batch& batch, const WordPlace& word, int64_t was, int64_t is) {
-  const std::string op = word.node ? name_of(*batch.nodes()[*word.node]->op) : "the results";
+  const std::string op = word.node ? name_of(batch.nodes()[*word.node]->op()) : "the results";
   const auto from_to = [&](const std::string& what) {
     if (word.is_number) return what + " of " + op + " is another number";
     return what + " of " + op + " is " + std::to_string(is) + ", was " + std::to_string(was);
   };
   if (word.leaf) return from_to("dim " + std::to_string(word.element) + " of an input");
   if (!word.argument) return from_to("a size");
-  return from_to("the argument " + batch.nodes()[*word.node]->op->schema().arguments()[*word.argument].name());
+  return from_to("the argument " + batch.nodes()[*word.node]->op().schema().arguments()[*word.argument].name());
 }
 
 /// A word in which two records of one structure differ: the first that is a leaf's size, else the first in an argument.
@@ -141,7 +141,7 @@ void tell_difference(WatchedRun& run, const Batch& batch, const record::Record& 
                      const record::Record* most_like) {
   run.structure = record.structure();
   std::vector<const Operator*> ops;
-  for (const NodeRef& node : batch.nodes()) ops.push_back(node->op);
+  for (const NodeRef& node : batch.nodes()) ops.push_back(&node->op());
   const std::pair key(run.place.line, run.place.file + run.asked_by);
   std::optional<size_t> at;
   std::optional<WordPlace> word;

@@ -1,6 +1,7 @@
 // Shapes of gradients, by PyTorch's own Meta functions in C++ where it has them.
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/OpMathType.h>
 #include <ATen/ops/_log_softmax_backward_data_meta_dispatch.h>
 #include <ATen/ops/_softmax_backward_data_meta_dispatch.h>
 #include <ATen/ops/_softmax_meta_dispatch.h>
@@ -67,6 +68,27 @@ Tensor safe_softmax(const Tensor& x, int64_t dim, std::optional<at::ScalarType> 
   return at::meta::_softmax(dtype && *dtype != x.scalar_type() ? x.to(*dtype) : x, dim, false);
 }
 
+// ---- attention
+
+using AttentionMask = std::optional<Tensor>;
+
+std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor&, const Tensor&, double, bool, const AttentionMask&,
+                                     std::optional<double>) {
+  const auto dtype = at::toOpMathType(q.scalar_type());
+  const Tensor sums = contiguous({q.size(0), q.size(2), q.size(1)}, q.options().dtype(dtype)).transpose(1, 2);
+  return {same(q), sums};
+}
+
+Tensor with_heads_last(const Tensor& x) {
+  return contiguous({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
+}
+
+std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v,
+                                                      const Tensor&, const Tensor&, double, bool, const AttentionMask&,
+                                                      std::optional<double>) {
+  return {with_heads_last(q), with_heads_last(k), with_heads_last(v)};
+}
+
 }  // namespace
 
 void add_gradients(KernelTable& table) {
@@ -105,6 +127,8 @@ void add_gradients(KernelTable& table) {
   table.add("select_backward", "", select_backward);
   table.add("native_layer_norm_backward", "", native_layer_norm_backward);
   table.add("_safe_softmax", "", safe_softmax);
+  table.add("_scaled_dot_product_flash_attention_for_cpu", "", attention);
+  table.add("_scaled_dot_product_flash_attention_for_cpu_backward", "", attention_backward);
 }
 
 }  // namespace weft::record

@@ -56,6 +56,67 @@ def test_attention(options):
             torch.testing.assert_close(found.cpu(), attention(q, k, v, **options), rtol=1e-5, atol=1e-5)
 
 
+TRAINED = [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": "bool"}, {"attn_mask": "float"}, {"attn_mask": "row"}]
+
+
+def mask_of(kind: str, dtype: torch.dtype) -> Tensor:
+    if kind == "float":
+        return torch.randn(5, 7, dtype=dtype)
+    mask = torch.rand(2, 1, 5, 7) > 0.4
+    if kind == "row":
+        mask[0, 0, 2] = False  # attends to nothing
+    return mask
+
+
+@pytest.mark.parametrize("options", TRAINED, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("key_heads", [4, 2])
+@pytest.mark.parametrize("heads_last", [False, True])
+def test_attention_that_is_trained(options, dtype, key_heads, heads_last):
+    torch.manual_seed(0)
+    options = options | ({"enable_gqa": True} if key_heads != 4 else {})
+    if "attn_mask" in options:
+        options["attn_mask"] = mask_of(options["attn_mask"], dtype)
+    on_device = {name: each.to("weft") if isinstance(each, Tensor) else each for name, each in options.items()}
+
+    def run(device, options):
+        inputs = [x.to(device).detach().clone().requires_grad_() for x in plain]
+        seen = [x.transpose(1, 2) if heads_last else x for x in inputs]
+        out = attention(*seen, **options)
+        out = out.transpose(1, 2).reshape(2, 5, 32)
+        (out * out.detach().cos()).sum().backward()
+        return [each.detach().cpu() for each in (out, *(x.grad for x in inputs))]
+
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    for _ in range(3):  # one by one, then as a program
+        shapes = [(2, 4, 5, 8), (2, key_heads, 7, 8), (2, key_heads, 7, 8)]
+        plain = [torch.randn(shape, dtype=dtype) for shape in shapes]
+        if heads_last:
+            plain = [x.transpose(1, 2).contiguous() for x in plain]
+        expected = run("cpu", options)
+        for found, value in zip(run("weft", on_device), expected, strict=True):
+            torch.testing.assert_close(found, value, rtol=tolerance, atol=tolerance)
+    assert not [name for name in weft.stats()["extern"] if "attention" in name]
+
+
+def test_attention_and_its_gradient_are_one_operation_each():
+    inputs = [x.to("weft").requires_grad_() for x in heads(0)]
+    flash, math = torch.nn.attention.SDPBackend.FLASH_ATTENTION, torch.nn.attention.SDPBackend.MATH
+    recorded = []
+    for backend in (flash, math):
+        weft.sync()
+        before = pending()
+        with torch.nn.attention.sdpa_kernel(backend):
+            gradients = torch.autograd.grad(attention(*inputs).sum(), inputs)
+        recorded.append(pending() - before)
+        del gradients
+    assert recorded[0] < recorded[1] / 2, recorded
+    with torch.nn.attention.sdpa_kernel(math):  # has a second derivative
+        (first,) = torch.autograd.grad(attention(*inputs).sum(), inputs[0], create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), inputs[1])
+    assert second.shape == inputs[1].shape
+
+
 def test_one_operation_a_call():
     layer = nn.Linear(5, 4).to("weft")
     x = torch.randn(2, 3, 5, device="weft")

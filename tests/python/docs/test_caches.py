@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 #: A static map that is never destroyed, or a thread-local one.
 IN_CPP = re.compile(
-    r"^(?:\s*(?:static\s+)?thread_local\s+std::(?:unordered_)?(?:map|set|multimap)<.*?>\s+(\w+);"
+    r"^(?:\s*(?:static\s+)?thread_local\s+(?:std::(?:unordered_)?(?:map|set|multimap)|HistoryTable)<.*?>\s+(\w+)[;(]"
     r"|(?:static\s+)?auto& (\w+) = \*new std::(?:unordered_)?(?:map|set|multimap)<)",
     re.MULTILINE,
 )
@@ -19,7 +19,7 @@ IN_PYTHON = re.compile(
 
 #: Tables that hold no results that could be computed again.
 NO_CACHES = {
-    "calls_before": "counters, by operation",
+    "call_counts": "counters, by operation",
     "_before": "counters",
     "_start": "counters",
     "_counters_before": "counters",
