@@ -42,7 +42,7 @@ OfLinear derived_linear(const Tensor& g, const Tensor& x, const Tensor& weight) 
 }
 
 struct Linear {
-  static const c10::OperatorHandle op;
+  static const c10::OperatorHandle kOp;
   static variable_list gradients(const variable_list& in, const variable_list& given) {
     const OfLinear found = derived_linear(given[0], in[0], in[1]);
     return {found.input, found.weight, found.bias};
@@ -50,7 +50,7 @@ struct Linear {
 };
 
 struct Gru {
-  static const c10::OperatorHandle op;
+  static const c10::OperatorHandle kOp;
 
   /// As torch.nn.GRUCell documents it: r, z = sigmoid(...), n = tanh(x_n + r h_n), h' = (h - n) z + n.
   static variable_list gradients(const variable_list& in, const variable_list& given) {
@@ -67,7 +67,7 @@ struct Gru {
 };
 
 struct Lstm {
-  static const c10::OperatorHandle op;
+  static const c10::OperatorHandle kOp;
 
   /// As torch.nn.LSTMCell documents it.
   static variable_list gradients(const variable_list& in, const variable_list& given) {
@@ -94,14 +94,14 @@ variable_list derived_rnn(const variable_list& in, const Tensor& of_sum) {
 Tensor sum_of_rnn(const variable_list& in) { return at::linear(in[0], in[2], in[4]) + at::linear(in[1], in[3], in[5]); }
 
 struct RnnTanh {
-  static const c10::OperatorHandle op;
+  static const c10::OperatorHandle kOp;
   static variable_list gradients(const variable_list& in, const variable_list& given) {
     return derived_rnn(in, derived_tanh(given[0], at::tanh(sum_of_rnn(in))));
   }
 };
 
 struct RnnRelu {
-  static const c10::OperatorHandle op;
+  static const c10::OperatorHandle kOp;
   static variable_list gradients(const variable_list& in, const variable_list& given) {
     return derived_rnn(in, given[0] * sum_of_rnn(in).gt(0));
   }
@@ -190,7 +190,7 @@ template <typename Call>
 variable_list call(at::TensorList tensors) {
   torch::jit::Stack stack;
   for (const Tensor& tensor : tensors) stack.emplace_back(tensor.defined() ? c10::IValue(tensor) : c10::IValue());
-  Call::op.callBoxed(&stack);
+  Call::kOp.callBoxed(&stack);
   variable_list results;
   for (const c10::IValue& result : stack) results.push_back(result.toTensor());
   return results;
@@ -259,11 +259,11 @@ namespace {
 c10::OperatorHandle operation(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
 // At load (base/fork.h), behind the definitions.
-const c10::OperatorHandle Linear::op = operation("weft::linear");
-const c10::OperatorHandle Gru::op = operation("weft::gru_cell");
-const c10::OperatorHandle Lstm::op = operation("weft::lstm_cell");
-const c10::OperatorHandle RnnTanh::op = operation("weft::rnn_tanh_cell");
-const c10::OperatorHandle RnnRelu::op = operation("weft::rnn_relu_cell");
+const c10::OperatorHandle Linear::kOp = operation("weft::linear");
+const c10::OperatorHandle Gru::kOp = operation("weft::gru_cell");
+const c10::OperatorHandle Lstm::kOp = operation("weft::lstm_cell");
+const c10::OperatorHandle RnnTanh::kOp = operation("weft::rnn_tanh_cell");
+const c10::OperatorHandle RnnRelu::kOp = operation("weft::rnn_relu_cell");
 
 }  // namespace
 }  // namespace weft::record
