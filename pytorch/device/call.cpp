@@ -213,7 +213,7 @@ void record_plain(const Operator& op, const ResultShapes& shapes, Stack& stack) 
   for (size_t i = 0; i < written.size(); ++i)
     TORCH_CHECK(c10::canCast((*types)[i].dtype, written[i].scalar_type()), "result type ", (*types)[i].dtype,
                 " can't be cast to the desired output type ", written[i].scalar_type());
-  const NodeRef node = record_as(std::move(form), plain, given_to_plain, [&] { return types; });
+  const NodeRef node = record_as(std::move(form), plain, given_to_plain, [&] { return Results(types); });
   for (uint32_t i = 0; i < written.size(); ++i) {
     const ResultShape& shape = (*types)[i];
     const ValueRef value = record_cast(result_of(node, i, shape.dtype, shape.sizes), written[i].scalar_type());

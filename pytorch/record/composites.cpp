@@ -26,14 +26,14 @@ using OptionalTensor = std::optional<Tensor>;
 /// The tensor of an optional argument, undefined for None.
 Tensor given(const OptionalTensor& tensor) { return tensor.value_or(Tensor()); }
 
-const auto aten_linear = c10::Dispatcher::singleton()
+const auto kAtenLinear = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("aten::linear", "")
                              .typed<Tensor(const Tensor&, const Tensor&, const OptionalTensor&)>();
 
 Tensor recorded_linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
   if (const auto whole = whole_linear(x, weight, given(bias))) return *whole;
   const c10::DispatchKeySet below(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::TESTING_ONLY_GenericMode);
-  return aten_linear.redispatch(keys & below, x, weight, bias);
+  return kAtenLinear.redispatch(keys & below, x, weight, bias);
 }
 
 Tensor recorded_gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
