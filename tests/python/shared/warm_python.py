@@ -59,6 +59,8 @@ state = dict(words=words, folder=os.getcwd(), environment=dict(os.environ), exec
              ignores=signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
 request = json.dumps(state).encode()
 answer = b""
+passed_on = {{signal.SIGINT, signal.SIGTERM}}
+signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # the fork may have begun before they are passed on
 if is_for_a_fork(words):
     try:
         server.connect({address!r})
@@ -68,13 +70,19 @@ if is_for_a_fork(words):
     except OSError:
         answer = b""
 if answer != b"f":
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     os.execv({python!r}, [{python!r}, *words])
-for number in (signal.SIGINT, signal.SIGTERM):
+for number in passed_on:
     if signal.getsignal(number) != signal.SIG_IGN:
         signal.signal(number, forward)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+server.settimeout(0.2)  # a signal that comes right before a call waits for its end
 status = b""
 while len(status) < 4:
-    status += server.recv(4) or (1).to_bytes(4, "little")
+    try:
+        status += server.recv(4) or (1).to_bytes(4, "little")
+    except TimeoutError:
+        pass
 code = int.from_bytes(status[:4], "little", signed=True)
 if code < 0:
     if code != -signal.SIGKILL:
