@@ -110,20 +110,44 @@ constexpr double kArcTangent[] = {
     -0.060385487610183516, 0.0750223148202843,    -0.090511372780551,   0.11105656193149395,   -0.1428526249266964,
     0.1999998035368019,    -0.3333333299505001,   0.9999999999902918};
 
-Value* arc_tangent(IRBuilder<>& b, Value* y, Value* x) {
-  constexpr double kPi = 3.14159265358979323846;
-  Value *width = absolute(b, x), *height = absolute(b, y);
-  Value* steep = b.CreateFCmpOGT(height, width);
-  Value *large = b.CreateSelect(steep, height, width), *small = b.CreateSelect(steep, width, height);
+/// |y| and |x| by their size, so that a ratio of them lies in 0..1.
+struct BySize {
+  Value* steep;  ///< whether |y| is the larger one
+  Value *large, *small;
+
+  BySize(IRBuilder<>& b, Value* y, Value* x) {
+    Value *width = absolute(b, x), *height = absolute(b, y);
+    steep = b.CreateFCmpOGT(height, width);
+    large = b.CreateSelect(steep, height, width);
+    small = b.CreateSelect(steep, width, height);
+  }
+};
+
+/// small / large; 1 of two infinities, and 0 of two zeros.
+Value* ratio(IRBuilder<>& b, const BySize& sizes) {
+  Value *large = sizes.large, *small = sizes.small;
   Value* z = b.CreateFDiv(small, large);
-  z = b.CreateSelect(b.CreateFCmpOEQ(small, large), number(x, 1), z);  // of two infinities too
-  z = b.CreateSelect(b.CreateFCmpOEQ(large, number(x, 0)), number(x, 0), z);
-  Value* angle = b.CreateFMul(z, polynomial(b, b.CreateFMul(z, z), kArcTangent));
-  angle = b.CreateSelect(steep, b.CreateFSub(number(x, kPi / 2), angle), angle);
+  z = b.CreateSelect(b.CreateFCmpOEQ(small, large), number(z, 1), z);
+  return b.CreateSelect(b.CreateFCmpOEQ(large, number(z, 0)), number(z, 0), z);
+}
+
+/// atan2(y, x) of the angle whose tangent is ratio(). `from(turn, angle)` is pi * turn - angle.
+template <typename From>
+Value* in_quadrant(IRBuilder<>& b, Value* y, Value* x, Value* steep, Value* angle, From from) {
+  angle = b.CreateSelect(steep, from(0.5, angle), angle);
   Value* left = b.CreateFCmpOLT(b.CreateCopySign(number(x, 1), x), number(x, 0));
-  angle = b.CreateSelect(left, b.CreateFSub(number(x, kPi), angle), angle);
+  angle = b.CreateSelect(left, from(1.0, angle), angle);
   angle = b.CreateCopySign(angle, y);
   return b.CreateSelect(b.CreateFCmpUNO(x, y), llvm::ConstantFP::getNaN(x->getType()), angle);
+}
+
+Value* arc_tangent(IRBuilder<>& b, Value* y, Value* x) {
+  constexpr double kPi = 3.14159265358979323846;
+  const BySize sizes(b, y, x);
+  Value* z = ratio(b, sizes);
+  Value* acute = b.CreateFMul(z, polynomial(b, b.CreateFMul(z, z), kArcTangent));
+  return in_quadrant(b, y, x, sizes.steep, acute,
+                     [&](double turn, Value* angle) { return b.CreateFSub(number(x, kPi * turn), angle); });
 }
 
 Value* hypotenuse(IRBuilder<>& b, Value* x, Value* y) {
@@ -194,35 +218,25 @@ Value* double_arc_tangent(IRBuilder<>& b, Value* z) {
 /// The same with |y| / |x| or its reciprocal in 0..1, and the angle in its quadrant.
 Value* double_atan2(IRBuilder<>& b, Value* y, Value* x) {
   constexpr double kPi = 3.14159265358979311600, kPiRest = 1.22464679914735317636e-16;
-  Value *width = absolute(b, x), *height = absolute(b, y);
-  Value* steep = b.CreateFCmpOGT(height, width);
-  Value *large = b.CreateSelect(steep, height, width), *small = b.CreateSelect(steep, width, height);
-  Value* z = b.CreateFDiv(small, large);
-  z = b.CreateSelect(b.CreateFCmpOEQ(small, large), number(x, 1), z);  // of two infinities too
-  z = b.CreateSelect(b.CreateFCmpOEQ(large, number(x, 0)), number(x, 0), z);
-  Value* angle = double_arc_tangent(b, z);
-  const auto from = [&](double turn, double rest) {
-    return b.CreateFSub(number(x, turn), b.CreateFSub(angle, number(x, rest)));
-  };
-  angle = b.CreateSelect(steep, from(kPi / 2, kPiRest / 2), angle);
-  Value* left = b.CreateFCmpOLT(b.CreateCopySign(number(x, 1), x), number(x, 0));
-  angle = b.CreateSelect(left, from(kPi, kPiRest), angle);
-  angle = b.CreateCopySign(angle, y);
-  return b.CreateSelect(b.CreateFCmpUNO(x, y), llvm::ConstantFP::getNaN(x->getType()), angle);
+  const BySize sizes(b, y, x);
+  Value* acute = double_arc_tangent(b, ratio(b, sizes));
+  return in_quadrant(b, y, x, sizes.steep, acute, [&](double turn, Value* angle) {
+    return b.CreateFSub(number(x, kPi * turn), b.CreateFSub(angle, number(x, kPiRest * turn)));
+  });
 }
 
 /// Scaled by the larger one, so that no square overflows.
 Value* double_hypotenuse(IRBuilder<>& b, Value* x, Value* y) {
-  Value *width = absolute(b, x), *height = absolute(b, y), *infinity = llvm::ConstantFP::getInfinity(x->getType());
-  Value* steep = b.CreateFCmpOGT(height, width);
-  Value *large = b.CreateSelect(steep, height, width), *small = b.CreateSelect(steep, width, height);
-  Value* ratio = b.CreateFDiv(small, large);
-  ratio = b.CreateSelect(b.CreateFCmpOEQ(large, number(x, 0)), number(x, 0), ratio);
+  Value* infinity = llvm::ConstantFP::getInfinity(x->getType());
+  const BySize sizes(b, y, x);
+  Value* ratio = b.CreateFDiv(sizes.small, sizes.large);
+  ratio = b.CreateSelect(b.CreateFCmpOEQ(sizes.large, number(x, 0)), number(x, 0), ratio);
   Value* root = b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, fma(b, ratio, ratio, number(x, 1)));
-  Value* result = b.CreateFMul(large, root);
+  Value* result = b.CreateFMul(sizes.large, root);
   result = b.CreateSelect(b.CreateFCmpUNO(x, y), llvm::ConstantFP::getNaN(x->getType()), result);
-  return b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(width, infinity), b.CreateFCmpOEQ(height, infinity)), infinity,
-                        result);
+  return b.CreateSelect(
+      b.CreateOr(b.CreateFCmpOEQ(absolute(b, x), infinity), b.CreateFCmpOEQ(absolute(b, y), infinity)), infinity,
+      result);
 }
 
 Value* emit_wide(IRBuilder<>& b, OpCode code, Value* x, Value* y) {
