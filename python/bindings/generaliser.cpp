@@ -130,12 +130,8 @@ void init_generaliser(py::module_& m) {
       "sizes go beyond those that are symbols by default. `does_same(sizes)` only compares runs. Raises MismatchError "
       "if all fail.");
   m.def(
-      "exact_template",
-      [](const Recording& run) {
-        SizeFit none({}, {}, false);
-        return std::make_shared<Template>(run.record(), run.record(), nullptr, none);
-      },
-      py::arg("run"), "The template of this run alone.");
+      "exact_template", [](const Recording& run) { return programs::exact_template(run.record()); }, py::arg("run"),
+      "The template of this run alone.");
   m.def("template_of", &template_of, py::arg("runs"), py::arg("sizes"), py::arg("free"), py::arg("has_run"),
         "The template of runs of one function. Raises MismatchError if they did different things.");
 }

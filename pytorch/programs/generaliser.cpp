@@ -258,6 +258,11 @@ Outcome widen(const std::vector<SizeKey>& keys, const SampleSizes& seen, Attempt
   return Outcome::kFailed;
 }
 
+std::shared_ptr<record::Template> exact_template(const record::Record& run) {
+  record::SizeFit none({}, {}, false);
+  return std::make_shared<record::Template>(run, run, nullptr, none);
+}
+
 bool generalise(const SizesAtHand& at_hand, Rerun& rerun) { return Generaliser(at_hand, rerun).run(); }
 
 }  // namespace weft::programs

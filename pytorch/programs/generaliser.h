@@ -10,6 +10,7 @@
 
 #include "programs/symbols.h"
 #include "programs/widening.h"
+#include "record/record.h"
 
 namespace weft::programs {
 
@@ -89,5 +90,8 @@ Rerun::Outcome widen(const std::vector<SizeKey>& keys, const SampleSizes& seen, 
 /// before differed; for all dims that are better symbols, or those of them that can be; for the dims that may be, each
 /// size one symbol; for all of these but one; none. False if all failed.
 bool generalise(const SizesAtHand& at_hand, Rerun& rerun);
+
+/// The template of this run alone: without symbols.
+std::shared_ptr<record::Template> exact_template(const record::Record& run);
 
 }  // namespace weft::programs

@@ -57,11 +57,6 @@ struct Programs {
 /// Made at load (base/fork.h), never destroyed.
 Programs* programs = new Programs();
 
-std::shared_ptr<Template> exactly(const Record& record) {
-  SizeFit none({}, {}, false);
-  return std::make_shared<Template>(record, record, nullptr, none);
-}
-
 Table::Reference remember(KnownBatch known) {
   ++programs->counts.records;
   const size_t bytes = known.pattern->bytes() + known.record.bytes();
@@ -225,7 +220,7 @@ Table::Reference new_entry(const Batch& batch, const Batch::Told& told) {
     ++programs->counts.widenings;
     if (auto wider = widened(known, batch, told, found, *attempts)) return remember(*std::move(wider));
   }
-  return remember({exactly(told.record), told.record, told.leaf_sizes});
+  return remember({programs::exact_template(told.record), told.record, told.leaf_sizes});
 }
 
 }  // namespace
