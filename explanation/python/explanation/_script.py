@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from weft.explanation._about import describe
 from weft.explanation._explain import investigate, report, without_hlo
-from weft.explanation._lazy.cuts import Cut, Cuts, loops
+from weft.explanation._lazy.cuts import Cut, Cuts
 from weft.explanation._lazy.investigation import BACKEND, LazyInvestigation
+from weft.explanation._lazy.loops import loops
 from weft.explanation._report.records import Subject
 from weft.explanation._report.report import Report
 from weft.explanation._subject import Effort
@@ -130,7 +132,8 @@ class _Lazily:
     def __init__(self) -> None:
         self.cuts: list[Cut] = []
         self._cuts = Cuts(operations=True)
-        self._has_backward = False
+        self._backwards: list[float] = []
+        self._updates: list[float] = []
         self._seconds = 0.0
 
     def __enter__(self) -> None:
@@ -139,15 +142,17 @@ class _Lazily:
 
         @functools.wraps(self._backward)
         def backward(*args: Any, **kwargs: Any) -> None:
-            self._has_backward = True
             self._backward(*args, **kwargs)
+            self._backwards.append(time.perf_counter())
 
         torch.autograd.backward = backward
+        self._hook = register_optimizer_step_post_hook(lambda *_: self._updates.append(time.perf_counter()))
         self._cuts.__enter__()
 
     def __exit__(self, *error: Any) -> None:
         self._cuts.__exit__(*error)
         torch.autograd.backward = self._backward
+        self._hook.remove()
         self._seconds = time.monotonic() - self._begin
         self.cuts = self._cuts.found
 
@@ -155,13 +160,13 @@ class _Lazily:
         self, words: list[str], train: bool, effort: Effort, subjects: list[Subject], notes: list[str], measures: bool
     ) -> None:
         """Adds a subject for each loop."""
-        found = loops(self.cuts)
+        found = loops(self.cuts, self._cuts.callers, self._updates or self._backwards)
         if self.cuts and not found:
             notes.append("the device was used, but in no loop: no line ended three steps")
         for loop in found[:_MOST_LOOPS]:
             has_closures = any(name.startswith("weft.compat.torch_xla") for name in sys.modules)
             limit = max(120.0, 5 * self._seconds) + 3 * effort.seconds
-            work = LazyInvestigation(words, loop, train or self._has_backward, has_closures, effort, limit)
+            work = LazyInvestigation(words, loop, train or bool(self._backwards), has_closures, effort, limit)
             subjects.append(work.subject)
             if measures:
                 work.run()

@@ -182,3 +182,73 @@ def test_a_switched_copy_does_either(tmp_path: Path) -> None:
             while later:
                 later.pop()()
             assert said == [text]
+
+
+DECODER = """
+import torch, weft
+torch.manual_seed(0)
+cell, out = torch.nn.GRUCell(4, 4).to("weft"), torch.nn.Linear(4, 4).to("weft")
+
+
+def pick(scores):
+    return scores.argmax(-1)
+
+
+def decode(x):
+    h, found = torch.zeros(2, 4, device="weft"), []
+    for t in range(6):
+        h = cell(x, h)
+        token = pick(out(h))
+        found.append(token)
+        if token.min().item() > 8:
+            break
+    return torch.stack(found)
+
+
+def answer(x):
+    tokens = decode(x)
+    return tokens.tolist()
+
+
+with torch.no_grad():
+    for batch in range(8):
+        tokens = answer(torch.randn(2, 4, device="weft"))
+"""
+
+EPOCHS = """
+import torch, weft
+torch.manual_seed(0)
+w = torch.zeros(4, device="weft", requires_grad=True)
+{optimizer}
+for epoch in range(5):
+    total = torch.zeros((), device="weft")
+    for x in torch.randn(6, 3, 4):
+        for _ in range(2):
+            probe = (w.detach() * 2).sum().item()
+        loss = ((x.to("weft") @ w - 1) ** 2).mean()
+        loss.backward()
+        {update}
+        total = total + loss.detach()
+        seen = loss.item()
+    print(total.item())
+"""
+ADAM = {"optimizer": "o = torch.optim.Adam([w])", "update": "o.step(); o.zero_grad()"}
+BY_HAND = {"optimizer": "", "update": "w.data -= 0.1 * w.grad; w.grad = None"}
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        (DECODER, "return tokens.tolist()"),
+        (EPOCHS.format(**ADAM), "seen = loss.item()"),
+        (EPOCHS.format(**BY_HAND), "seen = loss.item()"),
+    ],
+)
+def test_without_a_sync_a_step_ends_after_its_inner_loops(text: str, end: str, tmp_path: Path) -> None:
+    """In training at each update of the parameters, however many epochs there are; else with the outermost loop."""
+    program, report = tmp_path / "program.py", tmp_path / "report.json"
+    program.write_text(text)
+    status, _, err = in_process(None, "--seconds", "0.2", "--rounds", "1", "--output", report, program)
+    assert status == 0, err
+    (subject,) = json.loads(report.read_text())["subjects"]
+    assert text.splitlines()[subject["line"] - 1].strip() == end

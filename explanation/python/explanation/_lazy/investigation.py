@@ -13,7 +13,8 @@ from weft.explanation._changes.code import Source
 from weft.explanation._lazy import changes as _lazy_changes
 from weft.explanation._lazy import reasons
 from weft.explanation._lazy.changes import LazyChange
-from weft.explanation._lazy.cuts import Cut, Loop
+from weft.explanation._lazy.cuts import Cut
+from weft.explanation._lazy.loops import Loop
 from weft.explanation._lazy.trials import Looked, TrialError, Trials
 from weft.explanation._measuring import pairs as _pairs
 from weft.explanation._report.records import (

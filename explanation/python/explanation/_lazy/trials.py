@@ -15,7 +15,8 @@ from typing import Any
 from weft._base import users_code
 from weft.explanation import _C
 from weft.explanation._lazy.changes import LazyChange
-from weft.explanation._lazy.cuts import Cut, Loop
+from weft.explanation._lazy.cuts import Cut
+from weft.explanation._lazy.loops import Loop
 from weft.explanation._lazy.snapshot import close, differing
 from weft.explanation._lazy.trial_worker import Plan
 
