@@ -203,13 +203,15 @@ struct StepRun {
 
   /// The Run, from which Python can make a program.
   py::object described() const {
-    const std::vector<at::Tensor> any(ys.structure.size(), at::empty({0}));
+    std::vector<at::Tensor> any;
+    for (const at::ScalarType dtype : dtypes_) any.push_back(at::empty({0}, dtype));
     run.attr("extra") = python->describe_ys(unflatten(ys.structure, any.data()));
     return run;
   }
 
  private:
-  py::list backwards_;  ///< the list in the Run
+  py::list backwards_;                    ///< the list in the Run
+  std::vector<at::ScalarType> dtypes_;  ///< of the ys' leaves
 
   bool finish(const ScanCall& call, const py::object& result) {
     TensorTree carry;
@@ -221,6 +223,7 @@ struct StepRun {
     std::vector<at::Tensor> outputs = std::move(carry.leaves);
     outputs.insert(outputs.end(), ys.leaves.begin(), ys.leaves.end());
     recording->finish(outputs, call.carry.leaves.size());
+    for (const at::Tensor& leaf : ys.leaves) dtypes_.push_back(leaf.scalar_type());
     ys.leaves.clear();
     return true;
   }

@@ -110,7 +110,8 @@ programs::ExternDerivative extern_derivative_with(const py::function& function) 
 py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector<size_t>& free,
                           const py::function& decompose, const std::vector<py::function>& derivatives,
                           const record::SizeFit& sizes, const py::function& extern_derivative,
-                          const std::optional<std::pair<std::set<std::string>, std::set<std::string>>>& whole) {
+                          const std::optional<std::pair<std::set<std::string>, std::set<std::string>>>& whole,
+                          bool has_pairs) {
   std::vector<programs::SourceRun> sources;
   for (size_t i = 0; i < runs.size(); ++i)
     sources.push_back({runs[i], free, {decompose_with(decompose), derivative_with(derivatives.at(i))}});
@@ -118,7 +119,8 @@ py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector
   const programs::Noted noted = whole ? programs::Noted{whole->first, whole->second} : programs::Noted();
   auto program = programs::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative),
                                            whole ? programs::Whole::kWhereSizesDecide : programs::Whole::kNever,
-                                           whole ? &noted : nullptr);
+                                           whole ? &noted : nullptr,
+                                           has_pairs ? programs::ComplexEnds::kPairs : programs::ComplexEnds::kRefused);
   py::list noise;
   for (const auto& one : program.noise) {
     py::list arguments;
@@ -185,10 +187,11 @@ void init_program_of_runs(py::module_& m) {
   m.def(
       "program_of_runs", &program_of_runs, py::arg("runs"), py::arg("free"), py::arg("decompose"),
       py::arg("derivatives"), py::arg("sizes"), py::arg("extern_derivative"), py::arg("whole") = py::none(),
+      py::arg("has_pairs") = false,
       "What recorded runs of one function have in common, as a program. `derivatives`: for each run, of the "
       "derivatives that it recorded. `whole`: operations that stay "
       "whole, and those that do where their decomposition depends on sizes; each op then says of which operation it is "
-      "a part.");
+      "a part. `has_pairs`: complex inputs and outputs are pairs [..., 2]; otherwise there may be none.");
 }
 
 }  // namespace weft::bindings

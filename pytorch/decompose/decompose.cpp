@@ -1,5 +1,8 @@
 #include "decompose/decompose.h"
 
+#include <algorithm>
+#include <string_view>
+
 namespace weft::decompose {
 namespace {
 
@@ -20,6 +23,16 @@ Table filled() {
 const Table& kernels = *new Table(filled());
 
 }  // namespace
+
+bool holds_for_complex(const c10::OperatorName& name) {
+  constexpr std::string_view kThose[] = {
+      "aten::addcmul", "aten::addcdiv",        "aten::addmv",            "aten::addr",
+      "aten::addbmm",  "aten::split",          "aten::split_with_sizes", "aten::unsafe_split",
+      "aten::unbind",  "aten::diagonal",       "aten::diag_embed",       "aten::unsafe_split_with_sizes",
+      "aten::unfold",  "aten::linear",         "aten::trace",            "aten::_trilinear",
+  };
+  return std::ranges::find(kThose, name.name) != std::end(kThose) && find(name) != nullptr;
+}
 
 const c10::KernelFunction* find(const c10::OperatorName& name) { return kernels.find(name); }
 

@@ -20,6 +20,9 @@ namespace weft::decompose {
 /// The decomposition of an operation, a kernel of its schema; nullptr if there is none here.
 const c10::KernelFunction* find(const c10::OperatorName& name);
 
+/// Whether the decomposition here holds for complex numbers. Of PyTorch's own none is known to.
+bool holds_for_complex(const c10::OperatorName& name);
+
 using Table = record::KernelTable;
 
 void add_activations(Table& table);

@@ -63,6 +63,13 @@ class Region {
   /// Returns the program. The region is of no further use.
   ir::Program finish(std::span<const Value> outputs);
 
+  /// Calls `emit` with a builder that appends to the region.
+  template <typename Emit>
+  auto build(const Emit& emit) {
+    ir::Builder builder(program_, program_.body);
+    return emit(builder);
+  }
+
   const ir::Type& type(Value value) const { return program_.type(value.id); }
 
  private:

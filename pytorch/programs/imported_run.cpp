@@ -10,6 +10,7 @@
 
 #include "decompose/decompose.h"
 #include "importer/aten_ops.h"
+#include "importer/complex.h"
 #include "passes/differentiation/own_derivatives.h"
 #include "programs/draws.h"
 #include "programs/extern_text.h"
@@ -87,6 +88,17 @@ at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
   return tensor.permute(order).contiguous().permute(back);
 }
 
+/// Whether a tensor among the arguments is complex.
+bool is_complex(at::ArrayRef<IValue> arguments) {
+  return std::ranges::any_of(arguments, [](const IValue& argument) {
+    if (argument.isTensor()) return argument.toTensor().defined() && argument.toTensor().is_complex();
+    if (argument.isComplexDouble()) return true;
+    return argument.isTensorList() && std::ranges::any_of(argument.toTensorVector(), [](const at::Tensor& each) {
+             return each.defined() && each.is_complex();
+           });
+  });
+}
+
 /// The tensors with a gradient that the operation is about to change, and where their gradients go. Autograd knows no
 /// derivative of some operations in place (`logical_not_`): there a gradient goes on as if nothing had changed.
 std::vector<std::pair<at::Tensor, torch::autograd::Edge>> changed_by(const OperatorHandle& op, const Stack& arguments) {
@@ -151,7 +163,7 @@ void ImportedRun::rethrow(std::exception_ptr error) {
 
 void ImportedRun::add_inputs() {
   for (const auto& [dtype, sizes] : source_.input_types()) {
-    at::Tensor tensor = flat_.input(dtype, sizes, at::isFloatingType(dtype));
+    at::Tensor tensor = flat_.input(dtype, sizes, record::has_gradients(dtype));
     if (tensor.requires_grad()) requires_gradient_.insert(*flat_.id(tensor));
     varied_.insert(source_.storage(static_cast<int64_t>(values_.size())));
     values_.push_back(wrapped(tensor));
@@ -325,7 +337,10 @@ bool ImportedRun::intercept(const OperatorHandle& op, Stack& stack) {
     in_place(op, stack);
     return true;
   }
-  return !importer::knows_aten(name) && !whole_.contains(name) && decompose(op, stack);
+  if (whole_.contains(name)) return false;
+  if (is_complex(torch::jit::last(stack, op.schema().arguments().size())))
+    return !importer::knows_complex(name) && decompose::holds_for_complex(op.operator_name()) && decompose(op, stack);
+  return !importer::knows_aten(name) && !importer::knows_complex(name) && decompose(op, stack);
 }
 
 size_t ImportedRun::source_of(size_t operation) const {

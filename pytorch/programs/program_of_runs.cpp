@@ -1,12 +1,14 @@
 #include "programs/program_of_runs.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "importer/complex.h"
 #include "importer/region.h"
 #include "ir/inline.h"
 #include "operator/program_table.h"
@@ -28,8 +30,8 @@ namespace {
 
 class Writer {
  public:
-  Writer(MatchedRuns& runs, const ExternDerivative& derivative, bool is_noted)
-      : runs_(runs), derivative_(derivative), is_noted_(is_noted) {}
+  Writer(MatchedRuns& runs, const ExternDerivative& derivative, bool is_noted, ComplexEnds complex_ends)
+      : runs_(runs), derivative_(derivative), is_noted_(is_noted), complex_ends_(complex_ends) {}
 
   RunsProgram write();
 
@@ -40,6 +42,11 @@ class Writer {
   void write_kept();
   ir::Dim renamed(const ir::Dim& size);
   ir::Type type(int64_t id);
+  ir::Type part_type(int64_t id);
+  ir::Type type_of(int64_t id, at::ScalarType scalar_type);
+  bool is_complex(int64_t id) { return at::isComplexType(runs_.dtype(id)); }
+  Value value(int64_t id) const;
+  Value output(int64_t id);
   void add_input(int64_t id);
   void add_noise(const Operation& a, const Operation& b);
   void add_constants();
@@ -47,6 +54,9 @@ class Writer {
   void keep_paths();
   void write(const Operation& a, const Operation& b);
   std::vector<Value> aten(const Operation& a, const Operation& b);
+  bool has_complex(const Operation& operation);
+  void complex(const Operation& a, const Operation& b);
+  importer::ComplexArgument complex_argument(const IValue& a, const IValue& b, const c10::Argument& parameter);
   std::vector<Value> external(const Operation& a, const Operation& b);
   bool is_checked(const Operation& operation);
   Argument argument(const IValue& a, const IValue& b, const c10::Argument& parameter);
@@ -58,9 +68,11 @@ class Writer {
   MatchedRuns& runs_;
   const ExternDerivative& derivative_;
   bool is_noted_;
+  ComplexEnds complex_ends_;
   importer::Region region_;
   RunsProgram program_;
-  std::map<int64_t, Value> values_;
+  std::map<int64_t, Value> values_;             ///< real ones; complex inputs too, as pairs
+  std::map<int64_t, importer::Complex> parts_;  ///< complex ones
   ir::SymbolSizes names_;  ///< by symbol, in order of appearance: so equal programs print alike
   std::map<std::string, std::pair<size_t, size_t>> binders_;  ///< by symbol: the input and dim that has it
 };
@@ -69,7 +81,7 @@ RunsProgram Writer::write() {
   add_inputs();
   write_kept();
   std::vector<Value> outputs;
-  for (int64_t id : one().outputs()) outputs.push_back(values_.at(id));
+  for (int64_t id : one().outputs()) outputs.push_back(output(id));
   add_sizes();
   program_.program = region_.finish(outputs);
   keep_paths();
@@ -152,7 +164,13 @@ ir::Dim Writer::renamed(const ir::Dim& size) {
 }
 
 ir::Type Writer::type(int64_t id) {
-  const at::ScalarType scalar_type = runs_.dtype(id);
+  return type_of(id, runs_.dtype(id));
+}
+
+/// The type of each part of a complex value.
+ir::Type Writer::part_type(int64_t id) { return type_of(id, c10::toRealValueType(runs_.dtype(id))); }
+
+ir::Type Writer::type_of(int64_t id, at::ScalarType scalar_type) {
   auto dtype = torch_operator::dtype_of(scalar_type);
   if (!dtype) throw record::UnsupportedError(std::string("a tensor of ") + python_name(scalar_type));
   ir::Type type{*dtype, {}};
@@ -160,7 +178,29 @@ ir::Type Writer::type(int64_t id) {
   return type;
 }
 
-void Writer::add_input(int64_t id) { values_[id] = region_.input(type(id)); }
+void Writer::add_input(int64_t id) {
+  if (!is_complex(id) || complex_ends_ == ComplexEnds::kRefused) {
+    values_[id] = region_.input(type(id));
+    return;
+  }
+  ir::Type pairs = part_type(id);
+  pairs.shape.emplace_back(2);
+  values_[id] = region_.input(pairs);
+  parts_[id] = region_.build([&](ir::Builder& builder) { return importer::from_pairs(builder, values_[id]); });
+}
+
+/// A real value.
+Value Writer::value(int64_t id) const {
+  if (parts_.contains(id)) throw record::UnsupportedError("an operation of complex numbers that programs lack");
+  return values_.at(id);
+}
+
+Value Writer::output(int64_t id) {
+  const auto found = parts_.find(id);
+  if (found == parts_.end()) return values_.at(id);
+  if (complex_ends_ == ComplexEnds::kRefused) type(id);  // throws
+  return region_.build([&](ir::Builder& builder) { return importer::to_pairs(builder, found->second); });
+}
 
 void Writer::add_noise(const Operation& a, const Operation& b) {
   Draw draw = make_draw(name_of(a), arguments_of(one(), a)), other = make_draw(name_of(b), arguments_of(two(), b));
@@ -168,6 +208,7 @@ void Writer::add_noise(const Operation& a, const Operation& b) {
     if (!draw.arguments[i].toScalar().equal(other.arguments[i].toScalar().toDouble())) throw Mismatch();
   }
   int64_t id = a.results[0];
+  if (is_complex(id)) throw record::UnsupportedError("random complex numbers");
   Noise noise{std::move(draw), one().metas().at(static_cast<size_t>(id)).dtype, {}};
   for (const ir::Dim& size : runs_.sizes(id)) {
     // A product of inputs' sizes.
@@ -192,7 +233,8 @@ void Writer::add_constants() {
     const at::Tensor& a = one().outside()[i];
     const at::Tensor& b = two().outside()[i];
     if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes() || !at::equal(a, b)) throw Mismatch();
-    program_.constants.push_back(a.detach().clone());
+    const at::Tensor constant = a.detach().resolve_conj().clone();
+    program_.constants.push_back(constant.is_complex() ? at::view_as_real(constant) : constant);
     add_input(-1 - static_cast<int64_t>(i));
   }
 }
@@ -200,11 +242,12 @@ void Writer::add_constants() {
 // ---- operations
 
 void Writer::write(const Operation& a, const Operation& b) {
+  if (a.op && has_complex(a)) return complex(a, b);
   std::vector<Value> results;
   if (!a.op) {
     std::vector<Value> lists[2];
     for (size_t i = 0; i < 2; ++i) {
-      for (int64_t id : MatchedRuns::ids(one(), arguments_of(one(), a)[i])) lists[i].push_back(values_.at(id));
+      for (int64_t id : MatchedRuns::ids(one(), arguments_of(one(), a)[i])) lists[i].push_back(value(id));
     }
     if (a.refuses) {
       results = {region_.refusing(lists[1][0], a.vjp)};
@@ -218,12 +261,12 @@ void Writer::write(const Operation& a, const Operation& b) {
     const std::string& text = arguments[0].toStringRef();
     if (text != arguments_of(two(), b)[0].toStringRef()) throw Mismatch();
     std::vector<Value> inputs;
-    for (int64_t id : MatchedRuns::ids(one(), arguments[1])) inputs.push_back(values_.at(id));
+    for (int64_t id : MatchedRuns::ids(one(), arguments[1])) inputs.push_back(value(id));
     const torch_operator::ProgramRef called = torch_operator::find_program(text);
     results = region_.can_inline(called->program(), inputs) ? region_.inline_program(called->program(), inputs)
                                                             : external(a, b);
   } else if (name_of(a) == "aten.detach.default") {
-    results = {values_.at(MatchedRuns::ids(one(), arguments_of(one(), a))[0])};
+    results = {value(MatchedRuns::ids(one(), arguments_of(one(), a))[0])};
   } else {
     results = aten(a, b);
   }
@@ -255,6 +298,69 @@ std::vector<Value> Writer::aten(const Operation& a, const Operation& b) {
   return external(a, b);
 }
 
+/// Whether an argument or a result is complex.
+bool Writer::has_complex(const Operation& operation) {
+  const auto is_one = [&](int64_t id) { return is_complex(id); };
+  return std::ranges::any_of(operation.results, [&](int64_t id) { return id >= 0 && is_complex(id); }) ||
+         std::ranges::any_of(MatchedRuns::ids(one(), arguments_of(one(), operation)), is_one);
+}
+
+/// Writes an operation of complex numbers, part by part.
+void Writer::complex(const Operation& a, const Operation& b) {
+  const std::string name = name_of(a) == "weft.stop_gradient.default" ? "weft.stop_gradient" : name_of(a);
+  if (a.results.size() != 1 || !importer::knows_complex(name))
+    throw record::UnsupportedError(name + " of complex numbers");
+  std::vector<importer::ComplexArgument> arguments;
+  const auto given = arguments_of(one(), a), others = arguments_of(two(), b);
+  for (size_t i = 0; i < given.size(); ++i)
+    arguments.push_back(complex_argument(given[i], others[i], a.op->schema().arguments()[i]));
+  const int64_t id = a.results[0];
+  const ir::Type result = is_complex(id) ? part_type(id) : type(id);
+  const auto found = region_.build([&](ir::Builder& builder) {
+    try {
+      return importer::import_complex(builder, name, arguments, result, is_complex(id));
+    } catch (const Error& error) {
+      throw record::UnsupportedError(error.what());
+    }
+  });
+  const auto stopped = [&](Value value) {
+    if (a.grad_mode || !is_floating(result.dtype)) return value;
+    return region_.aten("weft.stop_gradient", {value}, result);
+  };
+  if (const auto* real = std::get_if<Value>(&found)) {
+    values_[id] = stopped(*real);
+  } else {
+    const auto& [re, im] = std::get<importer::Complex>(found);
+    parts_[id] = {stopped(re), im ? std::optional(stopped(*im)) : std::nullopt};
+  }
+}
+
+importer::ComplexArgument Writer::complex_argument(const IValue& a, const IValue& b, const c10::Argument& parameter) {
+  if (a.tagKind() != b.tagKind()) throw Mismatch();
+  if (a.isComplexDouble()) {
+    if (a.toComplexDouble() != b.toComplexDouble()) throw Mismatch();
+    return std::complex<double>(a.toComplexDouble());
+  }
+  if (a.isTensor() && a.toTensor().defined() && a.toTensor().is_complex()) {
+    const auto id = one().id(a.toTensor());
+    if (!b.toTensor().defined() || id != two().id(b.toTensor())) throw Mismatch();
+    if (id) return parts_.at(*id);
+    if (!at::equal(a.toTensor(), b.toTensor())) throw Mismatch();
+    return std::complex<double>(*a.toTensor().const_data_ptr<c10::complex<double>>());
+  }
+  if (a.isTensorList()) {
+    const auto tensors = a.toTensorVector();
+    std::vector<importer::Complex> values;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (!tensors[i].defined() || !tensors[i].is_complex()) break;
+      const auto one_of = complex_argument(tensors[i], b.toTensorVector().at(i), parameter);
+      values.push_back(std::get<importer::Complex>(one_of));
+    }
+    if (!tensors.empty() && values.size() == tensors.size()) return values;
+  }
+  return argument(a, b, parameter);
+}
+
 /// Emits an `extern` op for an operation that the IR lacks.
 std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   std::vector<int64_t> operands;
@@ -271,7 +377,7 @@ std::vector<Value> Writer::external(const Operation& a, const Operation& b) {
   std::vector<Value> inputs;
   for (int64_t id : operands) {
     operand_sizes.push_back(runs_.sizes(id));
-    inputs.push_back(values_.at(id));
+    inputs.push_back(value(id));
   }
   std::vector<IValue> given = arguments_of(one(), a).vec(), others = arguments_of(two(), b).vec();
   for (size_t i = 0; i < given.size() && is_checked(a); ++i) {
@@ -355,7 +461,7 @@ Argument Writer::tensor(const at::Tensor& a, const at::Tensor& b) {
   if (!a.defined()) return std::monostate();
   auto id = one().id(a);
   if (id != two().id(b)) throw Mismatch();
-  if (id) return values_.at(*id);
+  if (id) return value(*id);
   if (a.scalar_type() != b.scalar_type()) throw Mismatch();
   if (a.scalar_type() == at::kDouble) {
     if (!at::equal(a, b)) throw Mismatch();
@@ -407,7 +513,8 @@ std::vector<std::unique_ptr<ImportedRun>> imported(const std::vector<SourceRun>&
 }  // namespace
 
 RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
-                            const ExternDerivative& derivative, Whole whole, const Noted* noted) {
+                            const ExternDerivative& derivative, Whole whole, const Noted* noted,
+                            ComplexEnds complex_ends) {
   ImportedRun::Way way;
   if (noted != nullptr) way.whole = noted->whole;
   while (true) {
@@ -423,7 +530,7 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
     };
     try {
       matched.match();
-      return Writer(matched, derivative, noted != nullptr).write();
+      return Writer(matched, derivative, noted != nullptr, complex_ends).write();
     } catch (const Mismatch&) {
       if (!stays_whole()) throw;
     } catch (const record::UnsupportedError&) {

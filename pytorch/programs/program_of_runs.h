@@ -25,7 +25,7 @@ struct Noise {
 struct RunsProgram {
   ir::Program program;
   std::vector<Noise> noise;
-  std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made
+  std::vector<at::Tensor> constants;  ///< tensors of numbers that operations have made; complex ones as pairs
   /// For each input, captured tensor and constant, and each of its dims: a number, or an expression of symbols.
   std::vector<std::vector<std::variant<int64_t, std::string>>> sizes;
 };
@@ -49,6 +49,10 @@ struct ExternOperation {
 /// Makes the derivative's program; null if no program can express it. Where the derivative is needed, throws
 /// record::UnsupportedError instead.
 using ExternDerivative = std::function<torch_operator::ProgramRef(const ExternOperation&)>;
+
+/// What a program does with inputs and outputs that are complex: it has none, or it has them as pairs [..., 2], the
+/// layout of torch.view_as_real.
+enum class ComplexEnds { kRefused, kPairs };
 
 /// A recorded run of a function.
 struct SourceRun {
@@ -79,6 +83,7 @@ inline constexpr std::string_view kSourceOperation = "source.operation";
 /// Throws Mismatch if the runs did different things; record::UnsupportedError for anything that no program can
 /// express.
 RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
-                            const ExternDerivative& derivative, Whole whole, const Noted* noted = nullptr);
+                            const ExternDerivative& derivative, Whole whole, const Noted* noted = nullptr,
+                            ComplexEnds complex_ends = ComplexEnds::kRefused);
 
 }  // namespace weft::programs

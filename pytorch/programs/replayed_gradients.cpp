@@ -80,7 +80,7 @@ at::Tensor ImportedRun::with_gradient(int64_t id, const GradientUse& use) {
 /// The value, for an operation that read it without a gradient. In autograd the value itself may have no gradient
 /// although the operations that replace its maker here have derivatives.
 at::Tensor ImportedRun::without_gradient(int64_t id, const at::Tensor& tensor) {
-  if (!at::isFloatingType(tensor.scalar_type()) || !varied_.contains(source_.storage(id))) return tensor;
+  if (!record::has_gradients(tensor.scalar_type()) || !varied_.contains(source_.storage(id))) return tensor;
   if (role_ == Role::kRead) return stop_gradient(tensor);
   is_varied_ = true;
   if (role_ == Role::kHidden) return tensor;

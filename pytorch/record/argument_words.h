@@ -22,6 +22,7 @@ enum Tag : int64_t {
   kInt,
   kBool,
   kDouble,
+  kComplex,
   kInts,
   kText,
   kDevice,

@@ -41,16 +41,26 @@ class Recording::ArgumentWriter {
   void text(std::string_view text) { both(&Record::text, &ShapeKey::text, text); }
   void tensor(const at::Tensor& tensor) {
     if (!tensor.defined()) return fixed(kUndefined);
-    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && recording_.own(tensor) == nullptr)
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && recording_.own(tensor) == nullptr) {
+      if (tensor.scalar_type() == at::kComplexDouble)
+        return complex(kWrapped, *tensor.const_data_ptr<c10::complex<double>>());
       return spell_number(tensor, *this);
+    }
     key_.tensor(tensor);
     recording_.write_tensor(tensor);
   }
   void other(const c10::IValue& argument) {
+    if (argument.isComplexDouble()) return complex(kComplex, argument.toComplexDouble());
     throw UnsupportedError(call_.op.schema().name() + " with a " + argument.tagKind());
   }
 
  private:
+  void complex(Tag tag, c10::complex<double> number) {
+    fixed(tag);
+    fixed(static_cast<int64_t>(at::kComplexDouble));
+    fixed(std::bit_cast<int64_t>(number.real()));
+    fixed(std::bit_cast<int64_t>(number.imag()));
+  }
   template <typename Word>
   void both(void (Record::*in_record)(Word), void (ShapeKey::*in_key)(Word), Word word) {
     (recording_.record_.*in_record)(word);

@@ -127,7 +127,7 @@ at::Tensor Recording::input(at::ScalarType dtype, at::IntArrayRef sizes, bool re
 
 at::Tensor Recording::input_like(const at::Tensor& like, size_t first_dim, bool needs_gradient, bool is_carry) {
   const at::ScalarType dtype = like.scalar_type();
-  return input(dtype, like.sizes().slice(first_dim), needs_gradient && at::isFloatingType(dtype),
+  return input(dtype, like.sizes().slice(first_dim), needs_gradient && has_gradients(dtype),
                is_carry || like.requires_grad() || is_wrapper(like));
 }
 
@@ -145,7 +145,7 @@ at::Tensor Recording::stand_in(const at::Tensor& tensor, at::IntArrayRef sizes) 
     // A transform doesn't tell whether it will ask for the gradient of its tensor, so the stand-in requires one. The
     // stand-in of a tensor with a tangent does too.
     const bool is_varied = is_wrapper(tensor) || tensor._fw_grad(/*level=*/0).defined();
-    const bool may_require = is_varied && at::isFloatingType(tensor.scalar_type()) && at::GradMode::is_enabled();
+    const bool may_require = is_varied && has_gradients(tensor.scalar_type()) && at::GradMode::is_enabled();
     if (tensor.requires_grad() || may_require) made.set_requires_grad(true);
     found = std::move(made);
   }

@@ -37,6 +37,9 @@ struct RecordingTensor : c10::TensorImpl {
 /// Whether the tensor's numbers can be read: it is no subclass with operations of its own and no transform's wrapper.
 bool is_plain(const at::Tensor& tensor);
 
+/// Whether autograd gives tensors of this dtype gradients.
+inline bool has_gradients(at::ScalarType dtype) { return at::isFloatingType(dtype) || at::isComplexType(dtype); }
+
 /// Whether both have the same dtype and sizes.
 bool is_like(const at::Tensor& one, const at::Tensor& other);
 

@@ -25,6 +25,7 @@ from weft._base.errors import (
 )
 from weft._base.torch_private import len_torch_dispatch_stack
 from weft._capture import modes, record, trace
+from weft._capture.complex_numbers import as_pairs
 from weft._capture.runs import Function, Run, Wider
 from weft._capture.traced import Noise, Traced
 
@@ -54,7 +55,7 @@ class Captured:
         """The program's inputs beside arguments and random numbers."""
         tensors: list[Tensor] = []
         for run, template, constants in zip(runs, self.templates, self.constants, strict=True):
-            tensors += run.recording.outside
+            tensors += as_pairs(run.recording.outside)
             if template.free:
                 numbers = template.free_numbers(run.recording)
                 tensors += [torch.tensor(number, dtype=torch.float64, device="cpu") for number in numbers]

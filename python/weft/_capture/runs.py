@@ -39,6 +39,8 @@ class Function:
     never_dynamic: frozenset[tuple[int, int]] = frozenset()
     #: computes the shapes of the last tensor leaves, which depend on them, from those of the first
     follow: Callable[[list[list[int]]], list[list[int]]] | None = None
+    #: whether complex arguments and results are given to the program, and come from it, as pairs (complex_numbers.py)
+    has_pairs: bool = False
     #: by leaf: the first dim that the function sees
     first_dims: dict[int, int] = dataclasses.field(default_factory=dict)
     #: how many of the leaves are carries, whose next values its first results are; None: its arguments are tensors of

@@ -26,7 +26,7 @@ from weft._base import fork
 from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, ReadsValueError, SideEffectError, UnrecordableError, UnsupportedError
 from weft._base.torch_private import is_fake, is_functional, pytree
-from weft._capture import decompositions, extern_derivatives, modes, record
+from weft._capture import complex_numbers, decompositions, extern_derivatives, modes, record
 from weft._capture.runs import Function, Run, Shown
 from weft._capture.traced import Noise, Traced
 
@@ -95,7 +95,7 @@ class _Tracer:
         ]
         self.tensors = [leaf for leaf in function.leaves if isinstance(leaf, Tensor)]
         for tensor in self.tensors:
-            _check_supported(tensor)
+            _check_supported(tensor, function.has_pairs)
 
     def trace(self) -> tuple[Traced, _C.Template]:
         function, wider = self.function, self.function.wider
@@ -169,7 +169,7 @@ class _Tracer:
             return None
         if self.at_hand is not None and not is_plain and not modes.is_transformed(tensor):
             return None  # the recording says what is wrong with the tensor
-        _check_supported(tensor)
+        _check_supported(tensor, self.function.has_pairs)
         shown = [int(self._number(size, sizes, index)) for size in shape]
         if shape and not is_weight and not is_fake(tensor) and not isinstance(shape[0], torch.SymInt):
             shown[0] = sizes.alike(shape[0], index)
@@ -206,8 +206,9 @@ class _Tracer:
                 fit,
                 derivative,
                 self.function.whole,
+                self.function.has_pairs,
             )
-            captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
+            captured = [*complex_numbers.as_pairs(real.recording.outside), *map(torch.tensor, free), *constants]
         for run in runs:
             if run is not self.at_hand:  # the caller checks `at_hand`, whose kept tensors this run may have replaced
                 run.backwards.clear()
@@ -281,12 +282,12 @@ def _dims(
     return [dim for dim in dynamic(index, tensor) if dim < len(shape) and shape[dim] >= 2]
 
 
-def _check_supported(tensor: Tensor) -> None:
+def _check_supported(tensor: Tensor, may_be_complex: bool) -> None:
     if tensor.layout != torch.strided:
         raise UnsupportedError(f"a tensor of layout {tensor.layout}")
     if tensor.device.type not in ("cpu", "weft"):
         raise UnsupportedError(f"a tensor on {tensor.device}")
-    if tensor.dtype not in DTYPES:
+    if tensor.dtype not in DTYPES and not (may_be_complex and tensor.is_complex()):
         raise UnsupportedError(f"a tensor of {tensor.dtype}")
     if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__ and not _is_traced(tensor):
         raise UnsupportedError(f"a {type(tensor).__name__}, a subclass of Tensor with operations of its own")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -14,11 +14,13 @@ from weft import _C
 from weft._base import notes, trees
 from weft._base.torch_private import pytree
 from weft._capture import modes, programs
+from weft._capture.complex_numbers import as_pairs, of_pairs
 from weft._capture.runs import Function, Run, under_way
 from weft._capture.traced import Traced
 from weft._control.carries import checked_carry, tensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
+Kind = bool | None  #: of a leaf: None where there is no tensor, else whether it is complex
 C = TypeVar("C")
 X = TypeVar("X")
 Y = TypeVar("Y")
@@ -125,16 +127,16 @@ class Call:
     # ---- as a program
 
     def run(self) -> tuple[Any, Any]:
-        carry = [leaf for leaf in self.carry if leaf is not None]
-        xs = [leaf for leaf in self.xs if leaf is not None]
+        carry = as_pairs([leaf for leaf in self.carry if leaf is not None])
+        xs = as_pairs([leaf for leaf in self.xs if leaf is not None])
         found = self.find()
         if found.captured.noise:
             shapes: list[Any] = [t.shape for t in carry] + [t.shape[1:] for t in xs]
             xs = xs + programs.draw(found.captured.noise, shapes, carry + xs, self.order, self.length)
         results = iter(self._results(found.captured.program, carry, xs, found.inputs))
-        ((ys_spec, ys_none),) = found.extra
-        last = [None if leaf is None else next(results) for leaf in self.carry]
-        ys = [None if is_none else next(results) for is_none in ys_none]
+        ((ys_spec, kinds),) = found.extra
+        last = [_next(results, _kind(leaf)) for leaf in self.carry]
+        ys = [_next(results, kind) for kind in kinds]
         placed = self.placed(ys, ys_spec)
         self._know(found, placed)
         return trees.unflatten(last, self.carry_spec), placed
@@ -143,10 +145,14 @@ class Call:
         """Lets _C.scan_again find the program by itself from now on, where the call is of a usual kind."""
         (made,) = found.runs
         is_usual = type(self) is Call and self.user is None and not self.dim
-        is_usual = is_usual and isinstance(made, Run) and not made.by_tensors
+        is_usual = is_usual and isinstance(made, Run) and not made.by_tensors and not self._is_complex(made, ys)
         captured = found.captured
         if is_usual and isinstance(captured.program, _C.Program) and not captured.noise:
             captured.scan = _C.known_scan(self.step, captured.program, captured.constants[0], ys)
+
+    def _is_complex(self, made: Run, ys: Any) -> bool:
+        leaves = [*self.carry, *self.xs, *made.recording.outside, *trees.flatten(ys)[0]]
+        return any(leaf is not None and leaf.is_complex() for leaf in leaves)
 
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))
@@ -161,12 +167,14 @@ class Call:
             carry = trees.unflatten(leaves[:carries], self.carry_spec)
             x = trees.unflatten(leaves[carries:], self.xs_spec)
             after, ys, ys_spec = self.checked_step(carry, x)
-            return [leaf for leaf in (*after, *ys) if leaf is not None], (ys_spec, [y is None for y in ys])
+            return [leaf for leaf in (*after, *ys) if leaf is not None], (ys_spec, list(map(_kind, ys)))
 
         first_dims = {carries + i: 1 for i in range(len(self.xs))}
         what = f"{self.what}: {self.body}"
         leaves = [*self.carry, *self.xs]
-        return Function(body, leaves, None, what, (self.users,), first_dims=first_dims, carries=carries)
+        return Function(
+            body, leaves, None, what, (self.users,), has_pairs=True, first_dims=first_dims, carries=carries
+        )
 
     @property
     def users(self) -> Callable[..., Any]:
@@ -189,10 +197,21 @@ class Call:
         return _C.scan_program(step, carries, xs, self.reverse)
 
 
-def _described(ys: Any) -> tuple[pytree.TreeSpec, list[bool]]:
+def _described(ys: Any) -> tuple[pytree.TreeSpec, list[Kind]]:
     """The ys' part of a Run's `extra`."""
     leaves, spec = trees.flatten(ys)
-    return spec, [leaf is None for leaf in leaves]
+    return spec, list(map(_kind, leaves))
+
+
+def _kind(leaf: Tensor | None) -> Kind:
+    return None if leaf is None else leaf.is_complex()
+
+
+def _next(results: Iterator[Tensor], kind: Kind) -> Tensor | None:
+    """The next of a program's results, as a leaf of this kind."""
+    if kind is None:
+        return None
+    return of_pairs(next(results)) if kind else next(results)
 
 
 _C.set_scans_python(under_way, Run, _described, torch.nn.Module, programs.table)
