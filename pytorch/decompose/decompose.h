@@ -20,13 +20,14 @@ namespace weft::decompose {
 /// The decomposition of an operation, a kernel of its schema; nullptr if there is none here.
 const c10::KernelFunction* find(const c10::OperatorName& name);
 
-/// Whether the decomposition here holds for complex numbers. Of PyTorch's own none is known to.
-bool holds_for_complex(const c10::OperatorName& name);
+/// The same for complex numbers, for which neither those decompositions hold nor PyTorch's unless they are known to.
+const c10::KernelFunction* find_complex(const c10::OperatorName& name);
 
 using Table = record::KernelTable;
 
 void add_activations(Table& table);
 void add_batch_norm(Table& table);
+void add_complex(Table& table);
 void add_elementwise(Table& table);
 void add_losses(Table& table);
 void add_movement(Table& table);

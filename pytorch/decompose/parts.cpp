@@ -32,10 +32,13 @@ Tensor wide(const Tensor& x) {
   return is_half ? x.to(at::kFloat) : x;
 }
 
-Tensor floating(const Tensor& x) { return x.is_floating_point() ? x : x.to(c10::get_default_dtype_as_scalartype()); }
+Tensor floating(const Tensor& x) {
+  const bool is_integer = at::isIntegralType(x.scalar_type(), /*includeBool=*/true);
+  return is_integer ? x.to(c10::get_default_dtype_as_scalartype()) : x;
+}
 
 Tensor summable(const Tensor& x, std::optional<at::ScalarType> dtype) {
-  return x.to(dtype.value_or(x.is_floating_point() ? x.scalar_type() : at::kLong));
+  return x.to(dtype.value_or(at::isIntegralType(x.scalar_type(), true) ? at::kLong : x.scalar_type()));
 }
 
 Tensor root(const Tensor& x) {

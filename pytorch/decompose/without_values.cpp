@@ -48,9 +48,9 @@ Tensor cov(const Tensor& x, int64_t correction, const OptionalTensor& fweights, 
   if (fweights || aweights || x.dim() > 2 || x.scalar_type() == at::kBool)
     return at::native::cov(x, correction, fweights, aweights);
   Tensor rows = floating(x.dim() < 2 ? x.reshape({1, -1}) : x);
-  Tensor count = at::ones({rows.size(1)}, rows.scalar_type()).sum();
+  Tensor count = at::ones({rows.size(1)}, c10::toRealValueType(rows.scalar_type())).sum();
   Tensor centred = rows - (rows.sum(1) / count).unsqueeze(1);
-  return (at::mm(centred, centred.t()) / (count - correction).clamp_min(0)).squeeze();
+  return (at::mm(centred, centred.t().conj()) / (count - correction).clamp_min(0)).squeeze();
 }
 
 }  // namespace

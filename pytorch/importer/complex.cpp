@@ -318,11 +318,14 @@ ComplexResult masked_fill(const Call& call) { return result_of(chosen(call, 1, 2
 /// A tensor of one number, which is argument `Number`.
 template <size_t Number>
 ComplexResult filled(const Call& call) {
-  return result_of(call.operand(Number));
+  const Parts number = call.operand(Number);
+  if (!call.is_complex) return Value{number.re};
+  return result_of(number);
 }
 
 template <int Number>
 ComplexResult of_number(const Call& call) {
+  if (!call.is_complex) return Value{call.constant(Number)};
   return result_of({call.constant(Number), std::nullopt});
 }
 
@@ -337,6 +340,33 @@ ComplexResult exponential(const Call& call) {
   const ValueId r = call.unary(OpCode::kExp, x.re);
   if (!x.im) return result_of({r, std::nullopt});
   return result_of({call.mul(r, call.unary(OpCode::kCos, *x.im)), call.mul(r, call.unary(OpCode::kSin, *x.im))});
+}
+
+/// f(re) g(im) + i h(re) k(im)
+Parts separated(const Call& call, std::string_view f, std::string_view g, std::string_view h, std::string_view k) {
+  const Parts x = call.operand(0);
+  const auto of = [&](std::string_view op, ValueId part) { return call.aten(op, {Value{part}}, call.result); };
+  const ValueId im = call.imaginary(x);
+  return {call.mul(of(f, x.re), of(g, im)), call.mul(of(h, x.re), of(k, im))};
+}
+
+constexpr std::string_view kSin = "aten.sin.default", kCos = "aten.cos.default", kSinh = "aten.sinh.default",
+                           kCosh = "aten.cosh.default";
+
+ComplexResult sine(const Call& call) { return result_of(separated(call, kSin, kCosh, kCos, kSinh)); }
+ComplexResult cosine(const Call& call) {
+  const Parts found = separated(call, kCos, kCosh, kSin, kSinh);
+  return result_of({found.re, call.neg(*found.im)});
+}
+ComplexResult hyperbolic_sine(const Call& call) { return result_of(separated(call, kSinh, kCos, kCosh, kSin)); }
+ComplexResult hyperbolic_cosine(const Call& call) { return result_of(separated(call, kCosh, kCos, kSinh, kSin)); }
+
+/// log |x| + i angle(x)
+ComplexResult logarithm(const Call& call) {
+  const Parts x = call.operand(0);
+  const Argument re = Value{x.re}, im = Value{call.imaginary(x)};
+  return result_of({call.unary(OpCode::kLog, call.aten("aten.hypot.default", {re, im}, call.result)),
+                    call.aten("aten.atan2.default", {im, re}, call.result)});
 }
 
 ComplexResult tanh(const Call& call) { return result_of(hyperbolic_tangent(call, call.operand(0))); }
@@ -419,6 +449,7 @@ constexpr std::string_view kPartByPart[] = {
     "aten.sum.dim_IntList",    "aten.mean.default",         "aten.mean.dim",               "aten.tril.default",
     "aten.triu.default",       "aten.slice_scatter.default", "aten.select_scatter.default", "aten.index_put.default",
     "aten.index_add.default",  "aten.scatter_add.default",  "aten.unsqueeze_copy.default",
+    "aten.scatter.src",        "aten.index_copy.default",
 };
 
 std::map<std::string_view, Handler> make_handlers() {
@@ -443,6 +474,9 @@ std::map<std::string_view, Handler> make_handlers() {
       {"aten.zeros.default", of_number<0>},
       {"aten.zeros_like.default", of_number<0>},
       {"aten.new_zeros.default", of_number<0>},
+      {"aten.empty.memory_format", of_number<0>},
+      {"aten.empty_like.default", of_number<0>},
+      {"aten.new_empty.default", of_number<0>},
       {"aten.ones.default", of_number<1>},
       {"aten.ones_like.default", of_number<1>},
       {"aten.new_ones.default", of_number<1>},
@@ -464,6 +498,11 @@ std::map<std::string_view, Handler> make_handlers() {
       {"aten.square.default", square},
       {"aten.pow.Tensor_Scalar", power},
       {"aten.exp.default", exponential},
+      {"aten.log.default", logarithm},
+      {"aten.sin.default", sine},
+      {"aten.cos.default", cosine},
+      {"aten.sinh.default", hyperbolic_sine},
+      {"aten.cosh.default", hyperbolic_cosine},
       {"aten.tanh.default", tanh},
       {"aten.sigmoid.default", sigmoid},
       {"aten.sgn.default", sign},

@@ -339,7 +339,7 @@ bool ImportedRun::intercept(const OperatorHandle& op, Stack& stack) {
   }
   if (whole_.contains(name)) return false;
   if (is_complex(torch::jit::last(stack, op.schema().arguments().size())))
-    return !importer::knows_complex(name) && decompose::holds_for_complex(op.operator_name()) && decompose(op, stack);
+    return !importer::knows_complex(name) && decompose(op, stack);
   return !importer::knows_aten(name) && !importer::knows_complex(name) && decompose(op, stack);
 }
 
@@ -405,27 +405,32 @@ void ImportedRun::in_place(const OperatorHandle& op, Stack& stack) {
 bool ImportedRun::decompose(const OperatorHandle& op, Stack& stack) {
   std::string name = printed_name(op.operator_name());
   const size_t count = op.schema().arguments().size();
-  if (decomposing_.contains(name)) return false;
   Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   // PyTorch itself passes undefined tensors for optional arguments, which readers of a schema don't expect.
   for (IValue& argument : arguments) {
     if (argument.isTensor() && !argument.toTensor().defined()) argument = IValue();
   }
+  const bool of_complex = is_complex(arguments);
+  const c10::KernelFunction* kernel =
+      of_complex ? decompose::find_complex(op.operator_name()) : decompose::find(op.operator_name());
+  // Of complex numbers it may be made of the same operation of their parts.
+  const std::string way = of_complex ? name + " of complex numbers" : name;
+  if (decomposing_.contains(way) || (of_complex && kernel == nullptr)) return false;
   Stack results = arguments;
   at::AutoDispatchBelowADInplaceOrView below;
   const size_t first = flat_.operations().size();
-  decomposing_.insert(name);
-  if (const c10::KernelFunction* kernel = decompose::find(op.operator_name())) {
+  decomposing_.insert(way);
+  if (kernel != nullptr) {
     kernel->callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &results);
   } else {
     auto found = callbacks_.decompose(op, arguments);
     if (!found) {
-      decomposing_.erase(name);
+      decomposing_.erase(way);
       return false;
     }
     results = std::move(*found);
   }
-  decomposing_.erase(name);
+  decomposing_.erase(way);
   check_first(op, arguments, results);
   if (decomposing_.empty()) decomposed_.push_back({name, first, flat_.operations().size()});
   // A result that is an argument itself is cloned, since autograd gives each result a history of its own.

@@ -83,6 +83,8 @@ def _recorded(record: Record, cls: Any, args: Any, kwargs: Any) -> Any:
     outputs = results if isinstance(results, tuple) else (results,)
     differentiable = _differentiable(context, outputs)
     inputs = [x for x in args if isinstance(x, Tensor)]
+    if any(isinstance(x, Tensor) and x.is_complex() for x in (*inputs, *outputs)):
+        raise UnsupportedError(f"{cls.__name__}, a torch.autograd.Function of complex numbers")
     if not torch.is_grad_enabled() or not differentiable or not any(x.is_floating_point() for x in inputs):
         return results
     backward = _backward(cls, args, kwargs, outputs, differentiable)

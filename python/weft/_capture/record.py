@@ -152,7 +152,7 @@ def _inputs(function: Function, recording: _C.StepRecording, shown: Shown | None
         recording.input(
             leaf.dtype,
             next(sizes),
-            needs_gradient and leaf.dtype.is_floating_point,
+            needs_gradient and (leaf.dtype.is_floating_point or leaf.dtype.is_complex),
             i < carries or leaf.requires_grad or modes.is_transformed(leaf),
         )
         if isinstance(leaf, Tensor)

@@ -14,7 +14,8 @@ from torch import Tensor
 from weft import _C
 from weft._base import notes, trees
 from weft._base.torch_private import pytree
-from weft._capture import programs
+from weft._capture import modes, programs
+from weft._capture.complex_numbers import as_pairs, of_pairs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
 from weft._control.donation import Donated, Pairs, call_pairs, run_plainly
@@ -92,7 +93,7 @@ def jit(fn: Callable[P, R], *, donate: int | Sequence[int] = ()) -> Callable[P, 
 def _run(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], donate: tuple[int, ...], loops: Loops
 ) -> Any:
-    call = capture("weft.jit", fn, args, kwargs, donate, loops)
+    call = capture("weft.jit", fn, args, kwargs, donate, loops, has_pairs=not donate and not modes.is_tracing())
     if call.pairs:
         return call.result(call_pairs(call.program.text, call.inputs, call.pairs))
     return call.result(torch.ops.weft.call(call.program.text, call.inputs))
@@ -138,10 +139,14 @@ class Capture:
     pairs: Pairs  #: arguments that are given up, and the results in their memory
     constants: list[tuple[Any] | None]  #: by leaf of the function's result: a constant, or None for a tensor
     spec: pytree.TreeSpec  #: of the function's result
+    are_complex: list[bool]  #: by tensor of the result
 
     def result(self, tensors: Sequence[Tensor]) -> Any:
         """The function's result, made of the program's results."""
         results = iter(tensors)
+        if any(self.are_complex):
+            each = zip(tensors, self.are_complex, strict=True)
+            results = iter([of_pairs(tensor) if is_complex else tensor for tensor, is_complex in each])
         return pytree.tree_unflatten([next(results) if c is None else c[0] for c in self.constants], self.spec)
 
 
@@ -152,9 +157,11 @@ def capture(
     kwargs: dict[str, Any],
     donate: tuple[int, ...] = (),
     loops: Loops | None = None,
+    *,
+    has_pairs: bool = False,
 ) -> Capture:
     """`fn(*args, **kwargs)` as a call of a program, which is looked up as weft.jit documents. Messages begin with
-    `what`.
+    `what`. `has_pairs`: the program may take and give complex tensors, as pairs.
 
     Raises the errors of programs.find.
     """
@@ -169,7 +176,8 @@ def capture(
             pairs = donated.pairs(results, results_spec) if donated else []
         except TypeError:  # the pairs of these arguments, whose sizes differ while the function is traced
             pairs = Donated.of(donate, *trees.flatten((args, kwargs))).pairs(results, results_spec)
-        return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants, pairs)
+        found = [leaf for leaf in results if isinstance(leaf, Tensor)]
+        return found, (results_spec, constants, pairs, [leaf.is_complex() for leaf in found])
 
     known, ranks = loops or Loops(), tuple(tensor.dim() for tensor in tensors)
     dims, more_dims = (known.without(ranks, each) for each in (_dynamic_dims, _more_dynamic_dims))
@@ -179,12 +187,16 @@ def capture(
         return _C.donate(program, pairs) if pairs else program
 
     lengths = frozenset(known.lengths.get(ranks, ()))
-    function = Function(flat, leaves, spec, f"{what}: the function", (fn,), dims, more_dims, never_dynamic=lengths)
+    function = Function(
+        flat, leaves, spec, f"{what}: the function", (fn,), dims, more_dims,
+        never_dynamic=lengths, has_pairs=has_pairs,
+    )  # fmt: skip
     found = programs.find("weft.jit", donate, [function], compose)
     shapes = [tensor.shape for tensor in tensors]
     noise = programs.draw(found.captured.noise, shapes, tensors, None, None)
-    ((results_spec, constants, pairs),) = found.extra
-    return Capture(found.captured.program, [*tensors, *noise, *found.inputs], pairs, constants, results_spec)
+    ((results_spec, constants, pairs, are_complex),) = found.extra
+    inputs = [*as_pairs(tensors), *noise, *found.inputs]
+    return Capture(found.captured.program, inputs, pairs, constants, results_spec, are_complex)
 
 
 def _more_dynamic_dims(_: int, tensor: Tensor) -> tuple[int, ...]:

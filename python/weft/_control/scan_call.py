@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -14,13 +14,12 @@ from weft import _C
 from weft._base import notes, trees
 from weft._base.torch_private import pytree
 from weft._capture import modes, programs
-from weft._capture.complex_numbers import as_pairs, of_pairs
+from weft._capture.complex_numbers import Kind, as_pairs, kind_of, next_leaf
 from weft._capture.runs import Function, Run, under_way
 from weft._capture.traced import Traced
 from weft._control.carries import checked_carry, tensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
-Kind = bool | None  #: of a leaf: None where there is no tensor, else whether it is complex
 C = TypeVar("C")
 X = TypeVar("X")
 Y = TypeVar("Y")
@@ -135,8 +134,8 @@ class Call:
             xs = xs + programs.draw(found.captured.noise, shapes, carry + xs, self.order, self.length)
         results = iter(self._results(found.captured.program, carry, xs, found.inputs))
         ((ys_spec, kinds),) = found.extra
-        last = [_next(results, _kind(leaf)) for leaf in self.carry]
-        ys = [_next(results, kind) for kind in kinds]
+        last = [next_leaf(results, kind_of(leaf)) for leaf in self.carry]
+        ys = [next_leaf(results, kind) for kind in kinds]
         placed = self.placed(ys, ys_spec)
         self._know(found, placed)
         return trees.unflatten(last, self.carry_spec), placed
@@ -167,14 +166,15 @@ class Call:
             carry = trees.unflatten(leaves[:carries], self.carry_spec)
             x = trees.unflatten(leaves[carries:], self.xs_spec)
             after, ys, ys_spec = self.checked_step(carry, x)
-            return [leaf for leaf in (*after, *ys) if leaf is not None], (ys_spec, list(map(_kind, ys)))
+            return [leaf for leaf in (*after, *ys) if leaf is not None], (ys_spec, list(map(kind_of, ys)))
 
         first_dims = {carries + i: 1 for i in range(len(self.xs))}
         what = f"{self.what}: {self.body}"
         leaves = [*self.carry, *self.xs]
         return Function(
-            body, leaves, None, what, (self.users,), has_pairs=True, first_dims=first_dims, carries=carries
-        )
+            body, leaves, None, what, (self.users,), has_pairs=not modes.is_tracing(), first_dims=first_dims,
+            carries=carries,
+        )  # fmt: skip
 
     @property
     def users(self) -> Callable[..., Any]:
@@ -200,18 +200,7 @@ class Call:
 def _described(ys: Any) -> tuple[pytree.TreeSpec, list[Kind]]:
     """The ys' part of a Run's `extra`."""
     leaves, spec = trees.flatten(ys)
-    return spec, list(map(_kind, leaves))
-
-
-def _kind(leaf: Tensor | None) -> Kind:
-    return None if leaf is None else leaf.is_complex()
-
-
-def _next(results: Iterator[Tensor], kind: Kind) -> Tensor | None:
-    """The next of a program's results, as a leaf of this kind."""
-    if kind is None:
-        return None
-    return of_pairs(next(results)) if kind else next(results)
+    return spec, list(map(kind_of, leaves))
 
 
 _C.set_scans_python(under_way, Run, _described, torch.nn.Module, programs.table)

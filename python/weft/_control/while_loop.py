@@ -12,7 +12,8 @@ from weft import _C
 from weft._base import notes
 from weft._base.errors import UnsupportedError
 from weft._base.torch_private import pytree
-from weft._capture import programs
+from weft._capture import modes, programs
+from weft._capture.complex_numbers import as_pairs, kind_of, next_leaf
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
 from weft._control.carries import checked_carry, condition, tensors
@@ -95,7 +96,7 @@ def _loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, ma
 
 def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max_steps: int | None) -> Any:
     leaves, spec = tensors(_WHAT, "carry", carry)
-    given = [leaf for leaf in leaves if leaf is not None]
+    given = as_pairs([leaf for leaf in leaves if leaf is not None])
 
     def tested(carry: Any) -> tuple[list[Tensor], None]:
         return [condition(_WHAT, cond, carry)], None
@@ -114,10 +115,10 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
         make = _C.while_program if max_steps is None else _C.bounded_while_program
         return make(test.program, following.program, len(given), len(test.captured), len(following.captured))
 
-    arguments = pytree.TreeSpec(tuple, None, [spec])
+    arguments, has_pairs = pytree.TreeSpec(tuple, None, [spec]), not modes.is_tracing()
     functions = [
-        Function(tested, leaves, arguments, f"{_WHAT}: the condition", (cond,), carries=0),
-        Function(step, leaves, arguments, f"{_WHAT}: the body", (body,), carries=len(leaves)),
+        Function(tested, leaves, arguments, f"{_WHAT}: the condition", (cond,), has_pairs=has_pairs, carries=0),
+        Function(step, leaves, arguments, f"{_WHAT}: the body", (body,), has_pairs=has_pairs, carries=len(leaves)),
     ]
     found = programs.find(_WHAT, max_steps is None, functions, compose)
     if max_steps is None:
@@ -125,4 +126,4 @@ def _run(cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, max
     else:
         results = torch.ops.weft.call(found.captured.program.text, [*given, only_steps(max_steps), *found.inputs])
     following = iter(results)
-    return pytree.tree_unflatten([None if leaf is None else next(following) for leaf in leaves], spec)
+    return pytree.tree_unflatten([next_leaf(following, kind_of(leaf)) for leaf in leaves], spec)
