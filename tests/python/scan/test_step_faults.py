@@ -140,6 +140,8 @@ WITHOUT_A_LOOK = {
     "pad circular": lambda x: fn.pad(x[None], (1, 2), mode="circular"),
     "cosine_embedding_loss": lambda x: fn.cosine_embedding_loss(x, x.flip(1), torch.tensor([1.0, -1.0, 1.0])),
     "hinge_embedding_loss": lambda x: fn.hinge_embedding_loss(x, torch.ones_like(x)),
+    "complex": lambda x: torch.complex(x, x * 2).abs(),
+    "polar": lambda x: torch.polar(x.abs(), x).real,
 }
 
 
@@ -151,8 +153,6 @@ def test_no_value_is_needed(name: str) -> None:
 LEFT_TO_PYTORCH = {
     "weighted cov": lambda x: torch.cov(x, aweights=x[0].abs()),
     "gaussian_nll_loss": lambda x: fn.gaussian_nll_loss(x, x * 2, x.abs() + 1),
-    "complex": lambda x: torch.complex(x, x * 2).abs(),
-    "polar": lambda x: torch.polar(x.abs(), x).real,
     "stft": lambda x: torch.stft(x, 4, 2, window=torch.ones(4, dtype=F64), return_complex=True).abs(),
 }
 

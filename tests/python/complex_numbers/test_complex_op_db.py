@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_step_op_db import LEFT_OUT
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch_op_db import _as_it_is, name_of, op_db  # noqa: F401
@@ -31,12 +30,19 @@ MUST = {
 }
 # fmt: on
 SAMPLES = int(os.environ.get("WEFT_OP_SAMPLES", "3"))
-ALLOWED = {"view_as_", "complex", "polar", "real", "imag", "conj", "angle"}
+#: Words in the names of ops that eager mode itself leaves open, or that no program has for complex numbers.
+# fmt: off
+LEFT_OUT = (
+    "empty", "rand", "bernoulli", "normal", "multinomial", "dropout", "uniform", "exponential", "cauchy", "geometric",
+    "linalg", "svd", "qr", "eig", "lu", "cholesky", "pinverse", "lstsq", "ormqr", "geqrf", "fft", "stft", "conv",
+    "sparse", "item", "nonzero", "unique", "masked_select", "equal", "allclose", "jiterator", "__getitem__",
+    "as_strided", "resize",
+)
+# fmt: on
 OPS = [
     op
     for op in op_db
-    if (torch.complex128 in op.dtypes or op.name in MUST)
-    and not any(word in op.full_name for word in LEFT_OUT if word not in ALLOWED)
+    if (torch.complex128 in op.dtypes or op.name in MUST) and not any(word in op.full_name for word in LEFT_OUT)
 ]
 
 
