@@ -128,6 +128,9 @@ struct OpTraits {
   bool by_library = false;  ///< a function of runtime/kernels/scalar_functions.def, named as the op, which f64 calls
   bool calls_out = false;   ///< runs in PyTorch, by the attribute `call`
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
+  bool is_slow = false;     ///< few instructions, but each of ten cycles or more: a division, a square root
+  bool lays_out = false;    ///< the result is the operand as panels, in the layout that a target's kernels read
+  int8_t panels = -1;       ///< the operand that is such panels
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
   int8_t updated = -1;      ///< the operand in whose memory the result may be made: what the op doesn't replace stays
   /// Machine instructions for one vector of results (f32, f64, integers), measured by compiling one. They bound a
@@ -162,6 +165,9 @@ struct OpTraits {
   constexpr OpTraits calls_library() const { return with(&OpTraits::by_library, true); }
   constexpr OpTraits calls_pytorch() const { return with(&OpTraits::calls_out, true); }
   constexpr OpTraits exact16() const { return with(&OpTraits::is_exact16, true); }
+  constexpr OpTraits slow() const { return with(&OpTraits::is_slow, true); }
+  constexpr OpTraits makes_panels() const { return with(&OpTraits::lays_out, true); }
+  constexpr OpTraits reads_panels(int8_t operand) const { return with(&OpTraits::panels, operand); }
   constexpr OpTraits reads_whole(int8_t operand) const { return with(&OpTraits::table, operand); }
   constexpr OpTraits in_place(int8_t operand) const { return with(&OpTraits::updated, operand); }
   constexpr OpTraits takes(uint8_t real, uint8_t f64, uint8_t integer) const {

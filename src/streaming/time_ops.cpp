@@ -129,6 +129,16 @@ void Walker::concat(const Op& op, const Streams& operands) {
   define(op, 0, std::move(stream), operands);
 }
 
+/// Whether the op's result is how many steps there are.
+bool Walker::is_length(const Op& op) const { return op.code == OpCode::kSize && lengths_.mentions(op.attr<Dim>("of")); }
+
+/// Whether the op numbers the steps.
+bool Walker::is_count(const Op& op) const {
+  if (op.code != OpCode::kIota) return false;
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  return lengths_.mentions(whole_.type(op.results[0]).shape.at(dim));
+}
+
 /// An iota along time: each step's number.
 void Walker::count(const Op& op) {
   const Type& type = whole_.type(op.results[0]);

@@ -103,7 +103,7 @@ void Walker::visit(const Op& op) {
     if (ir::traits_of(op.code).calls_out) return external(op);
     return is_along_time(op, operands) ? along_time(op, operands) : local(op);
   }
-  if (op.code == OpCode::kSize && lengths_.mentions(op.attr<Dim>("of"))) return end(op, "the number of steps");
+  if (is_length(op)) return end(op, "the number of steps");
   for (const Stream& operand : operands)
     if (operand.kind == Kind::kEnd) return end(op, operand.needs);
   const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
@@ -113,9 +113,7 @@ void Walker::visit(const Op& op) {
     return plain(op, kind_without_time(op, operands));
   }
   if (has(Kind::kLast)) refuse(op, "reads a loop's last carry at steps before the last one");
-  if (op.code == OpCode::kIota &&
-      lengths_.mentions(whole_.type(op.results[0]).shape.at(static_cast<size_t>(op.attr<int64_t>("dim")))))
-    return count(op);
+  if (is_count(op)) return count(op);
   if (ir::traits_of(op.code).calls_out) return external(op);
   if (is_along_time(op, operands)) return along_time(op, operands);
   define_uniform(op, operands);
