@@ -6,7 +6,6 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <torch/library.h>
 
 #include <algorithm>
 
@@ -15,6 +14,7 @@
 #include "device/kernels/attention.h"
 #include "device/kernels/autocast.h"
 #include "device/kernels/generator.h"
+#include "device/kernels/libraries.h"
 #include "device/kernels/recurrent.h"
 #include "device/run/devices_in_use.h"
 #include "device/run/run.h"
@@ -118,10 +118,9 @@ void call_whole(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void register_whole_composites() {
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);  // for good
-    for (const char* name : kWhole) library->impl(name, torch::CppFunction::makeFromBoxedFunction<&call_whole>());
-  }
+  register_for_device([](torch::Library& library) {
+    for (const char* name : kWhole) library.impl(name, torch::CppFunction::makeFromBoxedFunction<&call_whole>());
+  });
 }
 
 /// Made at load (base/fork.h), never destroyed.
@@ -141,8 +140,7 @@ void register_backend() {
   register_whole_composites();
   register_attention();
   record::register_kernels();
-  auto& all = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  all.fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());  // for good
+  kept_library(c10::DispatchKey::PrivateUse1, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());
   register_autocast();
 }
 

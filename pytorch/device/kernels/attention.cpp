@@ -4,13 +4,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "device/call.h"
 #include "device/graph/storage.h"
+#include "device/kernels/libraries.h"
 #include "record/recording.h"
 
 namespace weft::device {
@@ -94,9 +94,8 @@ void flash_attention(const Operator& op, Stack& stack) {
 }
 
 void register_attention() {
-  auto& library = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__,
-                                      __LINE__);  // for good
-  library.impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&attention>());
+  kept_library(c10::DispatchKey::AutogradPrivateUse1)
+      .impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&attention>());
 }
 
 }  // namespace weft::device

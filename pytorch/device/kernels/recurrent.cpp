@@ -18,6 +18,7 @@
 
 #include "device/call.h"
 #include "device/graph/storage.h"
+#include "device/kernels/libraries.h"
 #include "device/run/run.h"
 #include "override/run.h"
 #include "override/state.h"
@@ -174,13 +175,12 @@ void pack(const Operator& op, torch::jit::Stack& stack) {
 
 void register_recurrent_modules() {
   override_kernels::set_has_device();
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);  // for good
-    register_cells(*library);
-    register_packing(*library);
-    override_kernels::register_cells_on_device(*library);
-    override_kernels::register_on_device(*library);
-  }
+  register_for_device([](torch::Library& library) {
+    register_cells(library);
+    register_packing(library);
+    override_kernels::register_cells_on_device(library);
+    override_kernels::register_on_device(library);
+  });
 }
 
 }  // namespace weft::device
