@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import warm_python
+from report_pages import measured
 
 import weft
 from weft.explanation._commands import main
@@ -73,6 +75,13 @@ def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) ->
         sys.argv[:], sys.executable = argv, executable
     out, err = capsys.readouterr() if capsys else ("", "")
     return status, out, err
+
+
+def room(page: str, folder: Path, width: int) -> dict[str, Any]:
+    """The place of the page's time line, and whether the page fits into a window of that width."""
+    box = "(box => [box.left, box.top + scrollY, box.width, box.height])"
+    line = "document.querySelector('.line').getBoundingClientRect()"
+    return measured(page, folder, width, {"box": f"{box}({line})"})
 
 
 def script(name: str) -> ModuleType:
