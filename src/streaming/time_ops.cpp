@@ -97,7 +97,7 @@ void Walker::pad(const Op& op, const Streams& operands) {
   const Stream stream = time_operand(op, operands[0], dim);
   const Dim low = ir::size_attr(op, "low");
   if (lengths_.mentions(low)) refuse(op, "pads {} steps, which depends on the sequence's length", to_string(low));
-  if (low.constant() < 0) refuse(op, "pads {} steps", low.constant());
+  if (low.constant() < 0) refuse(op, "pads {} steps in front: a number of steps isn't negative", low.constant());
   Stream result =
       after_lead(stream, low.constant(), 0, [&](const Type& type) { return writer_.start().constant(0, type); });
   result.time.length = whole_.type(op.results[0]).shape.at(dim);

@@ -97,7 +97,7 @@ void Walker::visit(const Op& op) {
       if (operand.kind == Kind::kEnd && ir::traits_of(op.code).batching == ir::Batching::kLookup &&
           is_timed_at(operands[0], 0))
         moved(op, 0, operands[0]);
-      if (operand.kind == Kind::kEnd) refuse(op, "needs {}, before it is there", operand.needs);
+      if (operand.kind == Kind::kEnd) refuse(op, "needs {}, which is known only at the end", operand.needs);
       if (operand.kind == Kind::kLast) refuse(op, "reads a loop's last carry at steps before the last one");
     }
     if (ir::traits_of(op.code).calls_out) return external(op);
@@ -109,7 +109,7 @@ void Walker::visit(const Op& op) {
   const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
   if (ir::is_range(op.code) && has_time && operands[0].kind == Kind::kConstant) return positions(op);
   if (!has_time) {
-    if (has(Kind::kUniform)) refuse(op, "is over all steps of the sequence");
+    if (has(Kind::kUniform)) refuse(op, "reads all steps of the sequence at once");
     return plain(op, kind_without_time(op, operands));
   }
   if (has(Kind::kLast)) refuse(op, "reads a loop's last carry at steps before the last one");

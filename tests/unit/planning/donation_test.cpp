@@ -417,7 +417,7 @@ TEST(Donation, InputsThatShareMemoryAreRefused) {
   };
   for (float* x : {memory.data(), memory.data() + 3})
     EXPECT_EQ(error_of([&] { run(memory.data(), x); }),
-              "weft::call: inputs 0 and 1 of program @p share memory, in which a result is stored");
+              "weft::call: inputs 0 and 1 of program @p share memory, and a result is stored there");
   EXPECT_EQ(memory, std::vector<float>(8, 1.0F));
   run(memory.data(), memory.data() + 4);
   EXPECT_EQ(memory, (std::vector<float>{2, 2, 2, 2, 1, 1, 1, 1}));

@@ -211,7 +211,7 @@ TEST(Streaming, RefusesWhatNeedsTheEnd) {
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = reduce_sum %x {dims = [0]} return %y }"),
             "reduce_sum over time (a mean, norm, softmax or attention over all steps) needs all steps of the sequence");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = reverse %x {dim = 0} return %y }"),
-            "reverse turns time round, which needs the sequence's end first");
+            "reverse reverses the steps, which needs the sequence's end first");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = slice %x {dim = 0, start = dim(T-1), limit = dim(T)} return %y }"),
             "slice begins at step T-1, counted from the end of the sequence");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = slice %x {dim = 0, start = 0, limit = 5} return %y }"),
