@@ -80,8 +80,8 @@ enum class Cost : uint8_t {
   kDear      ///< more
 };
 
-/// An op whose results are its last operands as they are: what it says is what a derivative makes of them. The pass
-/// drop_derivatives removes it before code generation.
+/// What an op says to derivatives alone: its results are its last operands, unchanged. The pass drop_derivatives
+/// removes such ops before code generation.
 enum class Marks : uint8_t {
   kNothing,  ///< another op
   kStop,     ///< no gradient goes through it

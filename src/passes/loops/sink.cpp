@@ -405,7 +405,7 @@ class Sink {
   ValueSet steady_;                      ///< in a ragged region: results without rows that are the same in every step
   ValueSet stays_, moved_;
   ValueSet read_behind_;  ///< values that moved ops read, other than sums over rows
-  ValueSet xs_, ys_;      ///< the region's arguments that are xs; what it yields as ys
+  ValueSet xs_, ys_;      ///< the region's arguments for xs; the values that it yields as ys
   std::unordered_map<ValueId, Part> part_of_;
   std::map<std::pair<std::vector<ValueId>, int64_t>, ValueId> concats_;  ///< their concatenation along this dim
   AllSteps* all_ = nullptr;

@@ -45,7 +45,7 @@ struct LateWrites {
 };
 LateWrites late_writes(const LoweringRules& rules);
 
-/// Whether the result at this position is the very input whose memory it takes, so that there is nothing to write.
+/// Whether the result at this position is the same value as the input whose memory it takes: then nothing is written.
 bool is_kept(const ir::Program& program, size_t result);
 
 }  // namespace weft::planning

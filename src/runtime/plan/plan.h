@@ -26,8 +26,8 @@ struct BufferPlan {
   int64_t donor = -1;  ///< of an output: the input in whose memory it lies, or -1
   int64_t element_size = 4;
   DimExpr elements;
-  int64_t copies = 1;           ///< the number of consecutive instances, each padded to a cache line,
-  int64_t copies_a_member = 0;  ///< and how many more there are for each further member that shares columns
+  int64_t copies = 1;           ///< consecutive instances, each padded to a cache line
+  int64_t copies_a_member = 0;  ///< further instances for each member that shares columns, beyond the first
   int64_t first = 0, last = 0;  ///< live range: from the first stage that writes it (StagePlan::index) to the last that
                                 ///< reads it, both included
 

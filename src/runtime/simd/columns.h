@@ -23,7 +23,8 @@ constexpr int strip_of_columns(int rows) {
   return 4;
 }
 
-/// Prefetches `Lines` lines of a row at each step, then goes on to the next row. No memory has to be there.
+/// Prefetches `Lines` cache lines of a row at each step, then goes on to the next row. The rows may end before: a
+/// prefetch of an invalid address does nothing.
 template <int Lines>
 struct LinesOfRows {
   uintptr_t at, row_bytes;
