@@ -100,8 +100,8 @@ bool draws(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   return !probability || arguments[static_cast<size_t>(*probability)].toDouble() != 0;
 }
 
-/// Operations that PyTorch makes of several others. Where nobody asks for gradients one such operation is recorded, in
-/// place of two to twenty: it becomes the others only when its batch is compiled.
+/// Composite operations of PyTorch's. Where no gradient is wanted each is recorded as one operation, in place of two to
+/// twenty, and taken apart only when its batch is compiled.
 constexpr const char* kWhole[] = {"linear", "matmul", "_scaled_dot_product_attention_math"};
 
 void call_whole(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

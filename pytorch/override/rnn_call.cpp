@@ -92,7 +92,7 @@ class Answer {
 
 constinit Answer has_bf16("mkldnn::_is_mkldnn_bf16_supported"), has_f16("mkldnn::_is_mkldnn_fp16_supported");
 
-/// Whether oneDNN has primitives of that type on this processor, as PyTorch asks it.
+/// Whether oneDNN computes in that type on this processor; the question is PyTorch's own.
 bool has_primitives(at::ScalarType type) {
   return type == at::kFloat || (type == at::kBFloat16 && has_bf16()) || (type == at::kHalf && has_f16());
 }

@@ -23,7 +23,7 @@ using Tensors = std::vector<Tensor>;
 struct VariantCall {
   Tensor input;      ///< [T,B,I], packed [N,I]
   Tensors states;    ///< h, lstm: and c: [L*D,B,size]
-  Tensors restarts;  ///< bool[T,B] a direction, if the carry may restart
+  Tensors restarts;  ///< one bool[T,B] for each direction; empty if the carry never restarts
   std::array<double, 2> zoneout{};
   double recurrent_dropout = 0;
 };

@@ -189,7 +189,8 @@ bool Generaliser::wider() {
                [&](Symbols symbols) { return attempt_beyond(more, std::move(symbols)); }) == Outcome::kMade;
 }
 
-/// Symbols for all dims that are better symbols, or for those of them that can be.
+/// Tries symbols for all dims that are better symbols than numbers; if that fails, for those of them that can be
+/// symbols.
 bool Generaliser::widest() {
   if (!given_.has_more_dims || !given_.has_run) return false;
   SizesAtHand more = narrow_;

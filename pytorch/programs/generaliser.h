@@ -29,7 +29,8 @@ struct SizesAtHand {
     size_t leaf, dim;
     int64_t before;
   };
-  /// From all leaves' shapes, of which it reads the first ones: the shapes of the last ones, which follow from these.
+  /// Computes the shapes of the last leaves, which follow from the shapes of the first ones. The argument has the
+  /// shapes of all.
   using Follow = std::function<std::vector<std::vector<int64_t>>(const std::vector<std::vector<int64_t>>&)>;
 
   std::vector<Leaf> leaves;

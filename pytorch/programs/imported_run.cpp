@@ -359,7 +359,7 @@ bool ImportedRun::draw(const OperatorHandle& op, Stack& stack) {
     stack.emplace_back(mask.to(at::kBool));
     return true;
   }
-  // PyTorch's decompositions of these operations draw other numbers than its kernels do.
+  // Of these operations PyTorch's decompositions draw other numbers than its kernels.
   const bool draws_others = name == "aten.cauchy.default" || name == "aten.geometric.default";
   if (!draws_others && decompose(op, stack)) return true;
   throw record::UnsupportedError(name + ": random numbers that can't be drawn ahead");

@@ -64,8 +64,8 @@ class ImportedRun : private record::Interceptor {
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
 
  private:
-  /// What the operation does with the argument that it reads next: it only reads it, returns a view of it, changes it,
-  /// overwrites all of it, or (kHidden) covers its derivative by that of another argument.
+  /// An argument's part in its operation: only read, returned as a view, changed, overwritten as a whole, or (kHidden)
+  /// left out of the derivative, which goes by another argument.
   enum class Role { kRead, kShown, kChanged, kOverwritten, kHidden };
 
   bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;

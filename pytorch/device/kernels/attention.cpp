@@ -34,8 +34,8 @@ enum AttentionArgument : size_t {
 
 bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
-/// Whether PyTorch's operation for the CPU takes them: of four dims, alike but in the lengths of sequences and, if a
-/// head of keys may serve several of queries, in their numbers of heads.
+/// Whether PyTorch's attention for the CPU takes these tensors: of four dims that agree, but for the lengths of
+/// sequences and, with `shares_heads`, the number of heads.
 bool are_plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool shares_heads) {
   for (const at::Tensor* each : {&q, &k, &v})
     if (!has_values(*each) || each->dim() != 4 || each->numel() == 0 || has_tangent(*each)) return false;

@@ -101,7 +101,7 @@ void keep_replaced(const Batch& batch) {
   if (error) std::rethrow_exception(error);
 }
 
-/// Frees old values whose new values are there: a step holds no parameter twice.
+/// Frees each old value that a new one replaces, so that a step holds each parameter once.
 void free_replaced(const Batch& batch, const std::vector<ir::Donation>& donations) {
   for (const ir::Donation& donation : donations)
     if (!batch.outputs()[donation.result]->error) batch.leaves()[donation.input]->tensor.reset();
