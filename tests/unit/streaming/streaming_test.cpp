@@ -383,10 +383,10 @@ TEST(StreamingRandom, ChunksGiveTheWhole) {
       for (int64_t each : expect_chunks_give_the_whole(whole, {0}, 1000, 5, seed)) compared += each;
       ++streamed;
     } catch (const RefusedError& refused) {
-      // What is in front of a sequence that lacks its first steps.
+      // The program puts something in front of a sequence that lacks its first steps.
       EXPECT_NE(std::string(refused.what()).find("of which the first steps are missing"), std::string::npos)
           << refused.what();
-    } catch (const Error& error) {  // of sizes that these five chunks don't have
+    } catch (const Error& error) {  // five chunks are too few for the program's sizes
       EXPECT_NE(std::string(error.what()).find("negative"), std::string::npos) << error.what();
     }
     if (HasFailure()) break;
