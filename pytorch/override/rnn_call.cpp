@@ -109,8 +109,7 @@ bool is_one_primitive(const RnnCall& call, const RnnConfig& config) {
 
 using DTypes = RnnConfig::DTypes;
 
-/// Sets the types under autocast. They are those of PyTorch's composites, where products are of type `low` and states
-/// keep their own.
+/// Sets the types under autocast, as in PyTorch's composites: products are of type `low`, and states keep theirs.
 void apply_autocast(DTypes& types, DType low, const RnnCall& call, const RnnConfig& config) {
   auto with_low = [&](DType state) { return state == low ? low : DType::kF32; };
   types.rounding = low;

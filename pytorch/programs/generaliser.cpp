@@ -155,7 +155,7 @@ class Generaliser {
   }
 
   const SizesAtHand& given_;
-  SizesAtHand narrow_;  ///< with symbols only where they are by default
+  SizesAtHand narrow_;  ///< with symbols for the dims that are symbols by default
   Rerun& rerun_;
   bool is_by_size_ = false;
 };

@@ -110,7 +110,7 @@ class ImportedRun : private record::Interceptor {
   Role role_ = Role::kRead;
   bool is_varied_ = false;    ///< whether the operation has read something that a program derives
   std::set<int64_t> varied_;  ///< the source's storages that hold values which a program derives
-  std::map<record::GradientUse, at::Tensor> leaves_;  ///< by edge: leaves that the function made itself, and errors
+  std::map<record::GradientUse, at::Tensor> leaves_;  ///< by edge: a leaf of the function's own, or an error
   std::vector<at::Tensor> values_;                    ///< by value of the source
   std::vector<at::Tensor> captured_;                  ///< the tensors from outside, then the free numbers
   std::set<size_t> taken_;                            ///< the free numbers that operations have read

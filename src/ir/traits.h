@@ -132,7 +132,7 @@ struct OpTraits {
   bool lays_out = false;    ///< the result is the operand as panels, in the layout that a target's kernels read
   int8_t panels = -1;       ///< the operand that is such panels
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
-  int8_t updated = -1;      ///< the operand in whose memory the result may be made: what the op doesn't replace stays
+  int8_t updated = -1;      ///< the operand whose memory the result may take: the op replaces a part of it
   /// Machine instructions for one vector of results (f32, f64, integers), measured by compiling one. They bound a
   /// stage's size, and so LLVM's time.
   uint8_t instructions = 1, instructions_f64 = 1, instructions_int = 1;

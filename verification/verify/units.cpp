@@ -27,7 +27,7 @@ Direction with_units(const Direction& from, int gates, const std::vector<int64_t
   return result;
 }
 
-// The steps of some units of one row, each from the states that were recorded before it.
+// Computes some units of a row, step by step, each step from the states recorded before it.
 class UnitWalk {
  public:
   UnitWalk(const Sample& sample, const Layer& layer, const Layer& part, int64_t layer_index, size_t direction,

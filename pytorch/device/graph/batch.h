@@ -86,8 +86,7 @@ class Batch {
   std::vector<size_t> first_result_;  ///< by node: its first in results_
 };
 
-/// Where a word of a batch's record comes from: the node, and in it the argument, or the leaf that the node is the
-/// first to read.
+/// The origin of a word of a batch's record: an argument of a node, or a leaf that the node is the first to read.
 struct WordPlace {
   size_t word = 0;
   std::optional<size_t> node, argument, leaf;

@@ -23,7 +23,7 @@ using Dims = std::vector<int64_t>;
 
 bool is_product(OpCode code) { return info(code).op_class == OpClass::kProduct; }
 
-/// a^T b, summed over all rows: the sum over steps is the same product of the rows of all steps.
+/// Whether the op is a^T b, summed over all rows. Its sum over steps is the same product over the rows of all steps.
 bool is_sum_over_rows(OpCode code) { return ir::traits_of(code).contracts == ir::Contracts::kLeading; }
 
 /// op(sum of x over steps) = sum of op(x) over steps.

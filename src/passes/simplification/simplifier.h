@@ -37,7 +37,7 @@ class Simplifier {
   /// that work on its rows: they work on all rows, and the region's ops on the rows of a step.
   void enter_ragged(const ir::Ragged& ragged) { ragged_.push_back({ragged, {}}); }
   void leave_ragged() { ragged_.pop_back(); }
-  /// The op if it is of this code.
+  /// The op that computes the value, if it is of this code; else null.
   const ir::Op* definition(ir::ValueId value, ir::OpCode code) const;
   /// The number that all elements of the value are, if it is known.
   std::optional<double> splat(ir::ValueId value) const;

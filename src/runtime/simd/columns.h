@@ -200,7 +200,7 @@ template <typename Kind>
 void strips_of_group(int64_t rows, const ColumnStrip<Kind>& first) {
   constexpr int kMost = kMostRowsOfColumns, kSome = kMost > 6 ? 6 : 3;
   constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
-  const int64_t whole = first.count / kUnit, units = ceil_div(first.count, kUnit);  // no stage reads what is behind
+  const int64_t whole = first.count / kUnit, units = ceil_div(first.count, kUnit);  // nothing behind these is read
   if (rows == 0) return;
   if (rows == 1) return strips_of_units<Kind, 1, 1, strip_of_columns(1)>(rows, first, 0, whole, units);
   if (rows <= 3) return strips_of_units<Kind, 1, 3, strip_of_columns(3)>(rows, first, 0, whole, units);
