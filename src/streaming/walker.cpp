@@ -26,7 +26,7 @@ bool is_free(const Op& op) {
 /// An op whose result is its operands' elements, or zeros beside them, with the steps in their order.
 bool keeps_steps(OpCode code) {
   const ir::OpTraits& traits = ir::traits_of(code);
-  const bool moves = traits.elements != ir::Elements::kComputed || traits.lowering == ir::Lowering::kRowCopy;
+  const bool moves = traits.elements != ir::Elements::kComputed || traits.is_join || traits.spreads;
   return moves && traits.elements != ir::Elements::kReversed;
 }
 
