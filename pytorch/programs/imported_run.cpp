@@ -70,8 +70,7 @@ class FreeNumbers {
   const std::vector<size_t>& free_;
 };
 
-/// A tensor with the same values and these strides, which are those of a dense tensor with its dims in another order.
-/// The tensor itself if it has them.
+/// The tensor, copied to these strides unless it has them. They are strides of a dense tensor whose dims are permuted.
 at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
   std::vector<int64_t> order;  // of the dims, the outermost in memory first
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) order.push_back(dim);

@@ -28,8 +28,7 @@ enum class Elements : uint8_t {
   kReversed   ///< all of them, along the attribute `dim` backwards
 };
 
-/// Whether an elementwise op adds or subtracts its operands, so that a carry that it is done to in each step is a
-/// running sum.
+/// Whether an elementwise op adds or subtracts its operands. A carry to which each step adds is a running sum.
 enum class Adds : int8_t {
   kNo,
   kSum,        ///< a + b

@@ -67,8 +67,8 @@ bool are_falling(at::IntArrayRef numbers) {
   return std::ranges::is_sorted(numbers, std::greater<>()) && numbers.back() > 0;
 }
 
-/// For each packed row its place among the padded ones, of which step t has those of all sequences (`batch_first`: of
-/// which each sequence has those of all steps).
+/// For each packed row its index among the padded rows, which are ordered by step, then by sequence (`batch_first`: by
+/// sequence, then by step).
 Tensor packed_places(at::IntArrayRef batch_sizes, int64_t steps, int64_t sequences, bool batch_first) {
   int64_t rows = 0;
   for (int64_t size : batch_sizes) rows += size;

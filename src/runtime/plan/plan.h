@@ -172,8 +172,8 @@ struct StagePlan {
     static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
   };
   std::vector<CarryCopy> carry_copies;
-  /// One of several scans side by side, and the scan that it follows: an earlier one, by index. At each step the
-  /// follower reads only what the leader has stored in that step, so it may run some steps behind.
+  /// A scan that follows another of several scans side by side; both by index. At each step the follower reads only
+  /// what the leader has stored for that step, so it may run some steps behind.
   struct Follows {
     int64_t scan = 0, leader = 0;
 
