@@ -329,7 +329,7 @@ Argument Writer::argument(const IValue& a, const IValue& b, const c10::Argument&
   if (a.tagKind() != b.tagKind()) throw Mismatch();
   if (a.isTensor()) return tensor(a.toTensor(), b.toTensor());
   if (a.isNone()) return std::monostate();
-  if (is_code(parameter.real_type())) {  // a dtype or layout, which the result's type says
+  if (is_code(parameter.real_type())) {  // the result's type holds what it decides
     if (a.toInt() != b.toInt()) throw Mismatch();
     return importer::Unknown();
   }
