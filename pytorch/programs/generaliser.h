@@ -64,7 +64,7 @@ class SizeAttempt {
   bool is_by_size_;  ///< outer symbols with equal values are one symbol
   /// By leaf and dim: the symbol that the size is.
   std::vector<std::vector<std::optional<size_t>>> symbol_of_;
-  /// By run: the sizes of all leaves where those of some follow from others'.
+  /// By run: the sizes of all leaves. Empty unless the sizes of some leaves follow from those of others.
   std::vector<std::vector<std::vector<int64_t>>> followed_;
 };
 

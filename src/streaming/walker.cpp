@@ -127,7 +127,7 @@ void Walker::define_uniform(const Op& op, const Streams& operands) {
                         op_class == OpClass::kReduction || keeps_steps(op.code) ||
                         (weights != ir::kNoValue && at(weights).kind != Kind::kUniform);
   if (!is_local || op.results.size() != 1) refuse(op, "has no streaming form");
-  // An op over all steps would see as many as are read.
+  // The op is emitted for as many steps as its reader reads, so it must not depend on their number.
   for (size_t i = 0; i < operands.size(); ++i)
     if (operands[i].kind == Kind::kUniform &&
         (lengths_.count(whole_.type(op.operands[i])) > 1 || lengths_.count(whole_.type(op.results[0])) > 1))

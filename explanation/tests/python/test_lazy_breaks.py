@@ -77,7 +77,7 @@ def test_a_change_is_the_users_program_without_the_cut(explained: tuple[str, dic
 
 
 def test_the_changed_file_says_what_the_program_says(explained: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    """The change is the user's to make: as a patch of the file it does what was measured, and mends all breaks."""
+    """The change as a patch of the user's file does what was measured, and mends all breaks."""
     name, subject = explained
     if name == "lazy_sizes":
         pytest.skip("no change was found for its break")
