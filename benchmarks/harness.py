@@ -95,6 +95,6 @@ def interleaved(ready: Mapping[str, Prepared], rounds: int, seconds: float) -> d
     samples: dict[str, list[float]] = {name: [] for name in ready}
     for _ in range(rounds):
         for name, prepared in ready.items():
-            time.sleep(0.03)  # the last one's threads stop spinning
+            time.sleep(0.03)  # until the threads of the one before stop spinning
             samples[name] += prepared.time(seconds)
     return samples

@@ -73,7 +73,7 @@ class Case:
 
 
 def draw(generator: random.Random, threads: list[int]) -> Case:
-    """A case whose sizes are spread evenly over the powers of two, and are mostly none."""
+    """A random case. Sizes are spread evenly over powers of two, but most are no power of two."""
 
     def size(low: int, high: int) -> int:
         power = generator.uniform(low, high) if generator.random() < 0.6 else generator.randint(low, high)

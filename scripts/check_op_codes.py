@@ -2,7 +2,7 @@
 
 A comparison with `OpCode::k...` (==, !=, case, a list of codes, definition(value, code)) stands in the tables of a
 phase, which have an entry an op: TABLES. `scan`, `cond` and `while` are the language's control flow, which any pass may
-tell apart. Whatever else compares is listed in OTHERS with a count, which may only fall.
+tell apart.
 Prints each file that breaks this and exits with 1 when there is one.
 Usage: check_op_codes.py [ROOT]
 """
@@ -37,16 +37,6 @@ TABLES = {
     "pytorch/importer/aten_*.cpp": "ATen's ops as the IR's",
 }
 
-# How many comparisons other files have: patterns of several ops, and facts that no trait says.
-OTHERS = {
-    "src/packages/plan/tasks.cpp": 1,
-    "src/passes/simplification/canonicalise.cpp": 3,
-    "src/passes/simplification/reassociate.cpp": 4,
-    "src/planning/pack_uses.cpp": 2,
-    "src/planning/work.cpp": 1,
-    "src/streaming/walker.cpp": 2,
-}
-
 CODE = r"(?:\w+::)*OpCode::k(\w+)"
 COMPARISONS = [
     re.compile(pattern)
@@ -69,31 +59,26 @@ def comparisons(text: str) -> list[str]:
     return [name for name in found if name not in CONTROL_FLOW] + ["using enum"] * len(NAMES.findall(text))
 
 
-def faults(root: Path, others: dict[str, int]) -> list[str]:
-    """One line for each file under `root` whose comparisons are not those that it may have."""
+def faults(root: Path) -> list[str]:
+    """One line for each file under `root` that compares with op codes and is no table."""
     found = []
     files = [file for folder in FOLDERS for file in (root / folder).rglob("*") if file.suffix in (".cpp", ".h")]
     names = {str(file.relative_to(root)): file for file in sorted(files)}
     for name, file in names.items():
         if any(fnmatch(name, table) for table in TABLES):
             continue
-        ops = comparisons(file.read_text())
-        most = others.get(name, 0)
-        if len(ops) > most:
+        if ops := comparisons(file.read_text()):
             found.append(
-                f"{name}: {len(ops)} comparisons with op codes ({', '.join(sorted(set(ops)))}), where {most} may be: "
-                "ask for a trait (src/ir/traits.h)"
+                f"{name}: {len(ops)} comparisons with op codes ({', '.join(sorted(set(ops)))}): ask for a trait "
+                "(src/ir/traits.h), or move them to a table of the phase"
             )
-        elif len(ops) < most:
-            found.append(f"{name}: {len(ops)} comparisons with op codes: lower its number in OTHERS, {most}")
-    found += [f"{name}: in OTHERS, but not in the tree" for name in others if name not in names]
     tables = [table for table in TABLES if not any(fnmatch(name, table) for name in names)]
     return found + [f"{table}: in TABLES, but fits no file" for table in tables]
 
 
 def main() -> int:
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
-    found = faults(root, OTHERS)
+    found = faults(root)
     print("\n".join(found) if found else "op codes: phases ask for traits")
     return 1 if found else 0
 

@@ -15,24 +15,59 @@ from pathlib import Path
 
 FOLDERS = ("src", "pytorch", "python", "verification", "explanation")
 LITERAL = r'"(?:[^"\\]|\\.)*"'
+LITERALS = re.compile(rf"{LITERAL}(?:\s*{LITERAL})*|'(?:[^'\\]|\\.)'")
+FORMAT = re.compile(rf"fmt::format\(\s*({LITERALS.pattern})")
 CALL = re.compile(
-    r"\b(?:check|refuse|fail|user_error|report_fallback|warn_once|TORCH_CHECK\w*|Error|\w+Error|unsupported)\s*\("
+    r"\b(check|refuse|fail|user_error|report_fallback|warn_once|TORCH_CHECK\w*|TORCH_WARN\w*|Error|\w+Error|"
+    r"unsupported)\s*\("
 )
 
 
+def split(text: str, separator: str) -> list[str]:
+    """The parts of an expression in C++ between separators outside of brackets and literals."""
+    parts, depth, at, begin = [], 0, 0, 0
+    while at < len(text):
+        if literal := LITERALS.match(text, at):
+            at = literal.end()
+            continue
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(text[at], 0)
+        if text[at] == separator and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+        at += 1
+    return [*parts, text[begin:]]
+
+
+def arguments(text: str, begin: int) -> list[str]:
+    """The arguments of a call in C++ whose bracket opens before `begin`."""
+    depth, at = 1, begin
+    while depth and at < len(text):
+        literal = LITERALS.match(text, at)
+        depth += {"(": 1, ")": -1}.get(text[at], 0) if literal is None else 0
+        at = literal.end() if literal else at + 1
+    return [part.strip() for part in split(text[begin : at - 1], ",")]
+
+
+def joined(parts: list[str]) -> str:
+    """Neighbouring parts of a message in C++ as one text, with {...} for what is known only when the program runs."""
+    found = ""
+    for part in map(str.strip, parts):
+        format = FORMAT.match(part)
+        literals = format.group(1) if format else part if LITERALS.fullmatch(part) else ""
+        found += "".join(each[1:-1] for each in re.findall(LITERAL, literals)) or f"{{{' '.join(part.split())}}}"
+    return found
+
+
 def in_cpp(text: str) -> list[tuple[int, str]]:
-    """The line and the text of each message in C++: neighbouring literals are one text."""
+    """The line and the text of each message in C++."""
     found = []
     for call in CALL.finditer(text):
-        depth, end = 1, call.end()
-        while depth and end < len(text):
-            literal = re.compile(LITERAL).match(text, end)
-            depth += {"(": 1, ")": -1}.get(text[end], 0) if literal is None else 0
-            end = literal.end() if literal else end + 1
-        for literals in re.finditer(rf"{LITERAL}(?:\s*{LITERAL})*", text[call.end() : end]):
-            parts = re.findall(LITERAL, literals.group())
-            found.append((text.count("\n", 0, call.start()) + 1, "".join(part[1:-1] for part in parts)))
-    return found
+        line, given = text.count("\n", 0, call.start()) + 1, arguments(text, call.end())
+        if call.group(1).startswith("TORCH_"):  # (condition, the message's parts ...)
+            found.append((line, joined(given[1:])))
+        else:
+            found += [(line, joined(split(each, "+"))) for each in given if '"' in each]
+    return [(line, message) for line, message in found if re.search(r"\w", re.sub(r"\{[^{}]*\}", "", message))]
 
 
 def spelled(node: ast.expr) -> str:

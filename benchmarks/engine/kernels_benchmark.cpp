@@ -60,7 +60,8 @@ double peak_of(const Target& target) {
   return best;
 }
 
-/// Takes panels of `kilobytes` in total in turn, so that they come from the cache level that holds that much.
+/// Multiplies by panels of `kilobytes` together, one after the other, so that each comes from the cache level of that
+/// size.
 void tile(benchmark::State& state, const Target& target, int64_t vectors, int64_t rows, int64_t k, int64_t kilobytes) {
   const int64_t panel_bytes = k * vectors * 64, panels = std::max<int64_t>(1, (kilobytes << 10) / panel_bytes);
   const int64_t width = vectors * target.lanes();

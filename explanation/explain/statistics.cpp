@@ -50,7 +50,7 @@ std::vector<double> ranks(std::span<const double> values) {
 }  // namespace
 
 double quantile(std::span<const double> values, double fraction) {
-  check(!values.empty(), "a quantile of no values");
+  check(!values.empty(), "a quantile needs at least one value");
   check(fraction >= 0 && fraction <= 1, "a quantile's fraction is between 0 and 1, got {}", fraction);
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
@@ -78,14 +78,15 @@ Interval median_interval(std::span<const double> values, double level, int resam
 }
 
 Interval paired_difference(std::span<const double> before, std::span<const double> after, double level) {
-  check(before.size() == after.size(), "paired measurements: {} before and {} after", before.size(), after.size());
+  check(before.size() == after.size(), "pairs need as many measurements before as after, got {} and {}", before.size(),
+        after.size());
   std::vector<double> differences(before.size());
   std::transform(before.begin(), before.end(), after.begin(), differences.begin(), std::minus<>());
   return median_interval(differences, level);
 }
 
 double rank_correlation(std::span<const double> xs, std::span<const double> ys) {
-  check(xs.size() == ys.size(), "a correlation of {} values with {}", xs.size(), ys.size());
+  check(xs.size() == ys.size(), "a correlation needs as many xs as ys, got {} and {}", xs.size(), ys.size());
   const std::vector<double> rank_x = ranks(xs);
   const std::vector<double> rank_y = ranks(ys);
   const double mean = static_cast<double>(xs.size() - 1) / 2;

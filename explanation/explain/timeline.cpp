@@ -31,7 +31,7 @@ void add(std::map<Key, Followed>& found, Key key, size_t step, size_t steps, dou
 }  // namespace
 
 std::vector<Gap> gaps(const std::vector<Step>& steps) {
-  check(!steps.empty(), "a time line of no steps");
+  check(!steps.empty(), "a time line needs at least one step");
   std::map<Key, Followed> found;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];

@@ -27,8 +27,8 @@ using record::Recording;
 using record::SizeFit;
 using record::Template;
 
-/// The leaves with inputs in place of tensors. `first_dims`: by place, the dim of the tensor from which on the input
-/// has its sizes. The first `carries` leaves are what a step before has computed.
+/// The leaves, with each tensor replaced by an input. `first_dims`: by place, the first dim of the tensor that the
+/// input has. The first `carries` leaves are results of the step before.
 py::list inputs_like(Recording& recording, const py::list& leaves, const py::dict& first_dims, bool needs_gradient,
                      size_t carries) {
   py::list inputs;

@@ -15,7 +15,7 @@ struct TensorTree {
   std::vector<at::Tensor> leaves;
   bool has_none = false;
 
-  /// False for other trees, and for deep ones, such as a list that contains itself.
+  /// False if the tree has other nodes, or is too deep, as a list that contains itself is.
   bool flatten(PyObject* tree);
 
  private:

@@ -43,7 +43,9 @@ def _register() -> None:
         return
     if not has_place():
         taken = torch_private.get_privateuse1_backend_name()
-        raise RuntimeError(f"weft.device: PyTorch has one place for a device from outside, and {taken!r} has taken it")
+        raise RuntimeError(
+            f"weft.device: PyTorch has room for one device from outside (PrivateUse1), and {taken!r} is it"
+        )
     from weft._capture.decompositions import decompose
     from weft._device import (
         accelerator,

@@ -77,8 +77,8 @@ Tensor sum_of_heads(const Tensor& grad, const Tensor& k) {
   return grad.reshape({k.size(0), k.size(1), grad.size(1) / k.size(1), k.size(2), k.size(3)}).sum(2);
 }
 
-/// With the heads behind the sequence in memory, as PyTorch gives attention's gradients, and its result for such
-/// queries: what was recorded after them may view them so.
+/// The tensor laid out with the heads behind the sequence. PyTorch's attention lays out its gradients so, and its
+/// result for queries laid out so; views recorded behind it depend on that.
 Tensor with_heads_last(const Tensor& x) { return x.transpose(1, 2).contiguous().transpose(1, 2); }
 
 double scale_of(const Tensor& q, std::optional<double> scale) {

@@ -15,6 +15,7 @@
 #include "device/kernels/attention.h"
 #include "device/kernels/autocast.h"
 #include "device/kernels/generator.h"
+#include "device/kernels/libraries.h"
 #include "device/kernels/recurrent.h"
 #include "device/run/devices_in_use.h"
 #include "device/run/run.h"
@@ -100,8 +101,8 @@ bool draws(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   return !probability || arguments[static_cast<size_t>(*probability)].toDouble() != 0;
 }
 
-/// Operations that PyTorch makes of several others. Where nobody asks for gradients one such operation is recorded, in
-/// place of two to twenty: it becomes the others only when its batch is compiled.
+/// Composite operations of PyTorch's. Where no gradient is wanted each is recorded as one operation, in place of two to
+/// twenty, and taken apart only when its batch is compiled.
 constexpr const char* kWhole[] = {"linear", "matmul", "_scaled_dot_product_attention_math"};
 
 void call_whole(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -118,10 +119,9 @@ void call_whole(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void register_whole_composites() {
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);  // for good
-    for (const char* name : kWhole) library->impl(name, torch::CppFunction::makeFromBoxedFunction<&call_whole>());
-  }
+  register_for_device([](torch::Library& library) {
+    for (const char* name : kWhole) library.impl(name, torch::CppFunction::makeFromBoxedFunction<&call_whole>());
+  });
 }
 
 /// Made at load (base/fork.h), never destroyed.
@@ -141,8 +141,7 @@ void register_backend() {
   register_whole_composites();
   register_attention();
   record::register_kernels();
-  auto& all = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  all.fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());  // for good
+  kept_library(c10::DispatchKey::PrivateUse1, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&call_new>());
   register_autocast();
 }
 

@@ -152,7 +152,7 @@ void resize_for(const Operator& op, const at::Tensor& out, const ResultShape& sh
   if (out.sizes() == at::IntArrayRef(shape.sizes)) return;
   const bool fills = std::ranges::find(kFill, op.schema().name()) != std::end(kFill);
   if (fills && out.numel() == c10::multiply_integers(shape.sizes))
-    throw record::UnsupportedError("a result that is filled in a shape of its own");
+    throw record::UnsupportedError("a result of another shape than the tensor that it is written to");
   resize(out, shape.sizes, shape.strides);
 }
 
@@ -177,7 +177,7 @@ std::vector<at::Tensor> written_by(const Operator& op, at::ArrayRef<IValue> argu
   std::vector<at::Tensor> written;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!op.traits.writes[i] || arguments[i].isNone()) continue;
-    if (!arguments[i].isTensor()) throw record::UnsupportedError("a list that is written to");
+    if (!arguments[i].isTensor()) throw record::UnsupportedError("a list of tensors that the operation writes to");
     const at::Tensor& tensor = arguments[i].toTensor();
     if (!tensor.defined()) continue;
     check_on_device(tensor, op.schema().name());

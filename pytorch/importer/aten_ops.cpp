@@ -20,7 +20,7 @@ template <typename T>
 const T& as(const AtenCall& call, size_t i, std::string_view what) {
   check(i < call.arguments.size(), "{}: has no argument {}", call.op, i);
   const T* value = std::get_if<T>(&call.arguments[i]);
-  check(value != nullptr, "{}: argument {} is not {} known here", call.op, i, what);
+  check(value != nullptr, "{}: argument {} is not {} that is known when the program is made", call.op, i, what);
   return *value;
 }
 
@@ -435,8 +435,8 @@ ValueId import_aten(const AtenCall& call) {
   auto it = table().find(call.op);
   check(it != table().end(), "{}: the IR has no op for it", call.op);
   ValueId value = it->second(call);
-  check(call.type(value) == call.result, "{}: would be {}, but PyTorch says {}", call.op, to_string(call.type(value)),
-        to_string(call.result));
+  check(call.type(value) == call.result, "{}: the IR's result is {}, but PyTorch's is {}", call.op,
+        to_string(call.type(value)), to_string(call.result));
   return value;
 }
 

@@ -21,8 +21,8 @@ using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 namespace compiled = torch::dynamo::autograd;
 
-/// The backward for a call where some outputs get no gradient: leaves out what only these gradients would reach. A
-/// program with a loop takes zeros for them instead, since compiling it again would take long.
+/// The backward for a call some of whose outputs get no gradient: without the ops that only the absent gradients reach.
+/// A program with a loop is kept and gets zeros instead, since compiling it again would take long.
 ProgramRef without(const ProgramRef& backward, const std::vector<bool>& absent) {
   const bool has_loop =
       std::ranges::any_of(backward->program().body.ops, [](const ir::Op& op) { return !op.regions.empty(); });

@@ -21,7 +21,7 @@ using Tensors = std::vector<at::Tensor>;
 /// The range of memory from a tensor's first element to its last.
 MemoryRange range_of(const at::Tensor& tensor, bool is_written) {
   if (tensor.numel() == 0) return {};
-  // A copy-on-write tensor that is written to gets its own memory, before it is compared with other tensors.
+  // mutable_data_ptr() gives a copy-on-write tensor memory of its own before its place is compared with others.
   const auto* first = static_cast<const std::byte*>(is_written ? tensor.mutable_data_ptr() : tensor.const_data_ptr());
   int64_t last = 0;
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);

@@ -190,7 +190,7 @@ int64_t integer_of(const ExternArgument& argument, const std::vector<at::Tensor>
   int64_t result = argument.integer;
   for (auto [which, dim] : argument.sizes) {
     const at::Tensor& tensor = operand(which, operands);
-    check(dim >= 0 && dim < tensor.dim(), "extern: size({}, {}) of a tensor of {} dims", which, dim, tensor.dim());
+    check(dim >= 0 && dim < tensor.dim(), "extern: size({}, {}): the tensor has {} dims", which, dim, tensor.dim());
     result *= tensor.size(dim);
   }
   return result;

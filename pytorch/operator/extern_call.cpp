@@ -98,7 +98,7 @@ std::shared_ptr<const Prepared> find(std::string_view text) {
   return prepared_calls.try_emplace(std::move(key), std::move(fresh)).first->second;
 }
 
-/// A tensor that shows memory which it doesn't own.
+/// A tensor over memory that it does not own.
 at::Tensor tensor_of(const ExternTensor& tensor) {
   const at::IntArrayRef sizes(tensor.sizes.data(), tensor.sizes.size());
   const int64_t count = c10::multiply_integers(sizes);

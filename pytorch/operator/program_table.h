@@ -85,7 +85,7 @@ class CallProgram {
 /// there are many, the least recently used first.
 ProgramRef find_program(std::string_view text);
 
-/// While it lives, look-ups by text in this thread first compare addresses with this program's text.
+/// While an object lives, this thread's look-ups by text first compare the text's address with the program's.
 class ProgramAtHand {
  public:
   explicit ProgramAtHand(const ProgramRef& program);

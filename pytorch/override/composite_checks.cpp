@@ -104,7 +104,7 @@ void check_lstm(const RnnCall& call, const std::string& op) {
 void check_dims_and_states(Cell cell, Form form, const Tensor& input, at::TensorList states) {
   const std::string op = op_name(cell, form);
   TORCH_CHECK(states.size() == carries_of(cell), op, ": hx must be ",
-              carries_of(cell) == 1 ? "one state" : "two states, (h, c)", ", but is ", states.size());
+              carries_of(cell) == 1 ? "one state" : "two states, (h, c)", ", but there are ", states.size());
   const int64_t dims = form == Form::kStep ? 2 : 3;
   check_dims(op, input, "input", form == Form::kPadded ? 3 : 2);
   for (size_t i = 0; i < states.size(); ++i)

@@ -92,7 +92,7 @@ class Answer {
 
 constinit Answer has_bf16("mkldnn::_is_mkldnn_bf16_supported"), has_f16("mkldnn::_is_mkldnn_fp16_supported");
 
-/// Whether oneDNN has primitives of that type on this processor, as PyTorch asks it.
+/// Whether oneDNN computes in that type on this processor; the question is PyTorch's own.
 bool has_primitives(at::ScalarType type) {
   return type == at::kFloat || (type == at::kBFloat16 && has_bf16()) || (type == at::kHalf && has_f16());
 }
@@ -109,8 +109,7 @@ bool is_one_primitive(const RnnCall& call, const RnnConfig& config) {
 
 using DTypes = RnnConfig::DTypes;
 
-/// Sets the types under autocast. They are those of PyTorch's composites, where products are of type `low` and states
-/// keep their own.
+/// Sets the types under autocast, as in PyTorch's composites: products are of type `low`, and states keep theirs.
 void apply_autocast(DTypes& types, DType low, const RnnCall& call, const RnnConfig& config) {
   auto with_low = [&](DType state) { return state == low ? low : DType::kF32; };
   types.rounding = low;

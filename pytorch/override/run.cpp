@@ -22,7 +22,8 @@ using Form = RnnConfig::Form;
 /// Never destroyed: calls may come while the process ends. Guarded by lookup_mutex().
 auto& rnn_programs = *new std::map<RnnConfig, std::weak_ptr<const torch_operator::CallProgram>>;
 
-thread_local bool last_is_gone = false;  // a thread may still call while it ends
+/// True once the thread's last program is destroyed. A thread may still call while it ends.
+thread_local bool last_is_gone = false;
 
 /// The program that this thread asked for last.
 struct LastProgram {

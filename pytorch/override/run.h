@@ -18,7 +18,7 @@ struct LayerInputs {
   at::TensorList states, params;
   double dropout = 0;  ///< the probability between layers; 0: none
 };
-/// Appends the inputs of one direction of one layer that are not its parameters, in the program's order.
+/// Appends a direction's inputs beside its parameters (masks, restarts), in the program's order.
 using AppendMasks = std::function<void(std::vector<at::Tensor>& inputs, int64_t direction)>;
 
 /// y and the last states of all layers. They come from one program or, with dropout, from one program a layer:

@@ -23,7 +23,7 @@ using Tensors = std::vector<Tensor>;
 struct VariantCall {
   Tensor input;      ///< [T,B,I], packed [N,I]
   Tensors states;    ///< h, lstm: and c: [L*D,B,size]
-  Tensors restarts;  ///< bool[T,B] a direction, if the carry may restart
+  Tensors restarts;  ///< one bool[T,B] for each direction; empty if the carry never restarts
   std::array<double, 2> zoneout{};
   double recurrent_dropout = 0;
 };
@@ -33,7 +33,7 @@ Tensor drawn(c10::SymIntArrayRef sizes, double p, at::ScalarType dtype) {
   return at::empty_symint(sizes, at::TensorOptions(dtype)).bernoulli_(p);
 }
 
-/// Appends the inputs of one direction of one layer that are not its parameters, in the program's order.
+/// Appends a direction's inputs beside its parameters (masks, restarts), in the program's order.
 void append_masks(Tensors& inputs, const RnnConfig& config, const VariantCall& call, int64_t direction) {
   const CellVariant& variant = config.variant;
   const c10::SymInt batch = call.states[0].sym_size(1);

@@ -46,7 +46,7 @@ struct VariantWeights {
   static std::vector<Parameter> list(Cell cell, const CellVariant& variant, int64_t hidden_size, bool biases);
 };
 
-/// A variant step's inputs besides x; kNoValue for those that it doesn't have.
+/// The inputs of a variant's step beside x; kNoValue for an input that the variant lacks.
 struct StepMasks {
   ir::ValueId restart = ir::kNoValue;                           ///< bool[B]: begin from zeros
   ir::ValueId recurrent = ir::kNoValue;                         ///< [B, size of h]: a factor

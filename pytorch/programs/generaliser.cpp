@@ -155,7 +155,7 @@ class Generaliser {
   }
 
   const SizesAtHand& given_;
-  SizesAtHand narrow_;  ///< with symbols only where they are by default
+  SizesAtHand narrow_;  ///< with symbols for the dims that are symbols by default
   Rerun& rerun_;
   bool is_by_size_ = false;
 };
@@ -189,7 +189,8 @@ bool Generaliser::wider() {
                [&](Symbols symbols) { return attempt_beyond(more, std::move(symbols)); }) == Outcome::kMade;
 }
 
-/// Symbols for all dims that are better symbols, or for those of them that can be.
+/// Tries symbols for all dims that are better symbols than numbers; if that fails, for those of them that can be
+/// symbols.
 bool Generaliser::widest() {
   if (!given_.has_more_dims || !given_.has_run) return false;
   SizesAtHand more = narrow_;

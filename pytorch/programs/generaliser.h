@@ -29,7 +29,8 @@ struct SizesAtHand {
     size_t leaf, dim;
     int64_t before;
   };
-  /// From all leaves' shapes, of which it reads the first ones: the shapes of the last ones, which follow from these.
+  /// Computes the shapes of the last leaves, which follow from the shapes of the first ones. The argument has the
+  /// shapes of all.
   using Follow = std::function<std::vector<std::vector<int64_t>>(const std::vector<std::vector<int64_t>>&)>;
 
   std::vector<Leaf> leaves;
@@ -63,7 +64,7 @@ class SizeAttempt {
   bool is_by_size_;  ///< outer symbols with equal values are one symbol
   /// By leaf and dim: the symbol that the size is.
   std::vector<std::vector<std::optional<size_t>>> symbol_of_;
-  /// By run: the sizes of all leaves where those of some follow from others'.
+  /// By run: the sizes of all leaves. Empty unless the sizes of some leaves follow from those of others.
   std::vector<std::vector<std::vector<int64_t>>> followed_;
 };
 

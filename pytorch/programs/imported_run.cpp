@@ -71,8 +71,7 @@ class FreeNumbers {
   const std::vector<size_t>& free_;
 };
 
-/// A tensor with the same values and these strides, which are those of a dense tensor with its dims in another order.
-/// The tensor itself if it has them.
+/// The tensor, copied to these strides unless it has them. They are strides of a dense tensor whose dims are permuted.
 at::Tensor with_strides(const at::Tensor& tensor, at::IntArrayRef strides) {
   std::vector<int64_t> order;  // of the dims, the outermost in memory first
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) order.push_back(dim);
@@ -374,7 +373,7 @@ bool ImportedRun::draw(const OperatorHandle& op, Stack& stack) {
     stack.emplace_back(mask.to(at::kBool));
     return true;
   }
-  // PyTorch's decompositions of these operations draw other numbers than its kernels do.
+  // Of these operations PyTorch's decompositions draw other numbers than its kernels.
   const bool draws_others = name == "aten.cauchy.default" || name == "aten.geometric.default";
   if (!draws_others && decompose(op, stack)) return true;
   throw record::UnsupportedError(name + ": random numbers that can't be drawn ahead");

@@ -64,8 +64,8 @@ class ImportedRun : private record::Interceptor {
   bool requires_gradient(int64_t value) const { return requires_gradient_.contains(value); }
 
  private:
-  /// What the operation does with the argument that it reads next: it only reads it, returns a view of it, changes it,
-  /// overwrites all of it, or (kHidden) covers its derivative by that of another argument.
+  /// An argument's part in its operation: only read, returned as a view, changed, overwritten as a whole, or (kHidden)
+  /// left out of the derivative, which goes by another argument.
   enum class Role { kRead, kShown, kChanged, kOverwritten, kHidden };
 
   bool intercept(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
@@ -110,7 +110,7 @@ class ImportedRun : private record::Interceptor {
   Role role_ = Role::kRead;
   bool is_varied_ = false;    ///< whether the operation has read something that a program derives
   std::set<int64_t> varied_;  ///< the source's storages that hold values which a program derives
-  std::map<record::GradientUse, at::Tensor> leaves_;  ///< by edge: leaves that the function made itself, and errors
+  std::map<record::GradientUse, at::Tensor> leaves_;  ///< by edge: a leaf of the function's own, or an error
   std::vector<at::Tensor> values_;                    ///< by value of the source
   std::vector<at::Tensor> captured_;                  ///< the tensors from outside, then the free numbers
   std::set<size_t> taken_;                            ///< the free numbers that operations have read

@@ -42,7 +42,7 @@ struct ExternOperation {
   c10::OperatorHandle op;
   std::string call;                                  ///< the op's attribute `call`
   std::vector<c10::IValue> arguments;                ///< the arguments in the first run
-  std::function<size_t(const at::Tensor&)> operand;  ///< the number of the operand that a tensor argument is
+  std::function<size_t(const at::Tensor&)> operand;  ///< the operand's index, for a tensor among the arguments
   std::vector<Tensor> operands, results;
 };
 

@@ -83,7 +83,7 @@ class RecordTable {
     return dropped;
   }
 
-  /// The attempts so far for runs of this structure that differ in these sizes, given as (place, dim).
+  /// The attempts so far to generalise runs of this structure over these sizes, each given as (place, dim).
   std::shared_ptr<Attempts> attempts(uint64_t structure, const std::vector<std::pair<size_t, size_t>>& sizes) {
     constexpr size_t kMostAttempts = 1024;
     if (attempts_.size() > kMostAttempts) attempts_.clear();

@@ -29,7 +29,7 @@ struct UnrecordableError : std::runtime_error {
 /// Thrown when the function changes a tensor that it didn't make.
 struct MutationError : std::runtime_error {
   MutationError(const std::string& op, at::Tensor tensor) : runtime_error(op), tensor(std::move(tensor)) {}
-  at::Tensor tensor;  ///< from outside; it was changed itself or by a view of it
+  at::Tensor tensor;  ///< the tensor from outside that was changed, directly or through a view
 };
 
 }  // namespace weft::record

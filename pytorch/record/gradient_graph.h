@@ -87,7 +87,7 @@ class GradientGraph {
   void write(Record& record);
 
   const std::vector<ReachedNode>& reached() const { return reached_; }
-  /// The nodes with hooks that a gradient passes, among those reached so far and the source.
+  /// Of the source and the nodes reached so far: the nodes whose hooks a gradient passes.
   std::vector<c10::intrusive_ptr<Node>> nodes_with_hooks() const;
   /// Gives the node a number.
   int32_t add(c10::intrusive_ptr<Node> node);

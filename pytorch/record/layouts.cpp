@@ -26,12 +26,8 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
 /// Operations of sparse tensors. Where an operation has a composite kernel too, meant for dense tensors, the dispatcher
 /// would take that one before the fallback.
 void add_kernels_like(torch::Library& library, c10::DispatchKey like) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    const auto op = dispatcher.findOp(name);
-    if (!name.name.starts_with("aten::") || !op || !op->hasKernelForDispatchKey(like)) continue;
-    library.impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  }
+  for (const c10::OperatorHandle& op : aten_operations_with(like))
+    library.impl(c10::toString(op.operator_name()).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ struct Hook {
   GradientUse of;
   std::vector<int64_t> inputs;  ///< ids of the values that it reads besides the gradient
   size_t payload;
-  bool derivable;  ///< false if autograd gives a second derivative of the value's own operation to the hook too
+  bool derivable;  ///< false if the hook also gets second derivatives of the operation that made the value
 };
 
 /// Sees every operation before it is recorded.
@@ -171,7 +171,7 @@ class Recording {
   /// tensor that stands for a number.
   std::optional<int64_t> id(const at::Tensor& tensor);
 
-  /// The error that makes the recording useless, even if the function has caught it.
+  /// The error for which the recording can't be used, whether or not the function caught it.
   struct Failure {
     enum Kind { kReadsValue, kMutates, kUnsupported, kUnrecordable } kind;
     std::string reason;

@@ -28,7 +28,7 @@ std::vector<int64_t> dense_strides(at::IntArrayRef sizes);
 /// The tensor that this stand-in replaces.
 at::Tensor original(const at::Tensor& tensor);
 
-/// Whether the tensor belongs to a transform, so that its values are another tensor's.
+/// Whether the tensor is a transform's wrapper around another tensor, which holds the values.
 bool is_wrapper(const at::Tensor& tensor);
 
 /// The operation's number for a value that no operation has made.

@@ -33,7 +33,7 @@ class SizeFit {
   size_t count() const { return symbols_.size(); }
   bool has_third() const { return third_.size() == symbols_.size(); }
   int64_t in_first(const ir::Dim& dim) const { return ir::evaluate(dim, first_); }
-  /// The dim's value in the third run.
+  /// The dim's value in the third run, at the sizes at hand.
   int64_t at_hand(const ir::Dim& dim) const { return ir::evaluate(dim, third_); }
   const std::vector<std::string>& symbols() const { return symbols_; }  ///< names, sorted
 
@@ -58,7 +58,7 @@ class SizeFit {
   ir::Bindings first_, second_, third_;
   bool guesses_;
   std::vector<Known> known_;  ///< the symbols, then expressions
-  /// By the values in two runs. None: a third run has shown that not all sizes with these values are equal.
+  /// By the values of a size in two runs: the expression. None: in a third run sizes with these two values differed.
   std::map<std::pair<int64_t, int64_t>, std::optional<ir::Dim>> found_;
 };
 

@@ -198,6 +198,16 @@ std::optional<OperatorHandle> out_of_place(const OperatorHandle& op) {
   return std::nullopt;
 }
 
+std::vector<OperatorHandle> aten_operations_with(DispatchKey key) {
+  std::vector<OperatorHandle> found;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames())
+    if (auto op = dispatcher.findSchema(name);
+        op && name.name.starts_with("aten::") && op->hasKernelForDispatchKey(key))
+      found.push_back(*op);
+  return found;
+}
+
 int64_t operations_generation() { return generation.load(std::memory_order_acquire); }
 
 void set_otherwise(Otherwise otherwise) { otherwise_now = otherwise; }

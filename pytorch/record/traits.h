@@ -34,6 +34,9 @@ const Traits& traits_of(const c10::OperatorHandle& op);
 /// pow.Tensor_Scalar of pow_.Scalar, floor_divide of floor_divide_.Tensor.
 std::optional<c10::OperatorHandle> out_of_place(const c10::OperatorHandle& op);
 
+/// ATen's operations that have a kernel of their own for the dispatch key.
+std::vector<c10::OperatorHandle> aten_operations_with(c10::DispatchKey key);
+
 /// The number of operations removed so far. A new operation may get the name and address of a removed one.
 int64_t operations_generation();
 

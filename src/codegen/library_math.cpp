@@ -110,7 +110,7 @@ constexpr double kArcTangent[] = {
     -0.060385487610183516, 0.0750223148202843,    -0.090511372780551,   0.11105656193149395,   -0.1428526249266964,
     0.1999998035368019,    -0.3333333299505001,   0.9999999999902918};
 
-/// |y| and |x| by their size, so that a ratio of them lies in 0..1.
+/// The smaller and the larger of |y| and |x|, whose ratio lies in 0..1.
 struct BySize {
   Value* steep;  ///< whether |y| is the larger one
   Value *large, *small;

@@ -272,7 +272,7 @@ class RowStage {
 
   llvm::Constant* constant(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
 
-  /// The address of a function that the runtime calls, so that its type here doesn't matter.
+  /// The address of a function. The runtime calls it, not the emitted code, so any type will do here.
   llvm::Constant* runtime_address(const std::string& name) {
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
     return llvm::cast<llvm::Constant>(frame_.runtime_function(name, type).getCallee());

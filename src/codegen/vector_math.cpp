@@ -43,7 +43,7 @@ struct ExpFormat {
   int bias;      // of exponents
   double magic;  // adding it rounds to an integer, which then stands in the low mantissa bits
   double ln2_high, ln2_low, low, high;
-  std::span<const double> polynomial;  // of exp(r) - 1 - r, divided by r^2
+  std::span<const double> polynomial;  // approximates (exp(r) - 1 - r) / r^2
 };
 
 constexpr double kExp32[] = {1.9875691500E-4, 1.3981999507E-3, 8.3334519073E-3,

@@ -36,7 +36,7 @@ void check_donated(const ir::Program& program, std::span<const runtime::TensorRe
   }
   for (const ir::Donation& donation : program.donations) ranges[donation.input].is_written = true;
   if (auto overlap = find_overlap(ranges))
-    user_error("weft::call: inputs {} and {} of program @{} share memory, in which a result is stored", overlap->first,
+    user_error("weft::call: inputs {} and {} of program @{} share memory, and a result is stored there", overlap->first,
                overlap->second, program.name);
 }
 

@@ -17,7 +17,7 @@
 namespace weft::engine {
 namespace {
 
-/// A program that was lowered in this process. Its callbacks read it for as long as they may be called.
+/// A program lowered in this process. It lives as long as its callbacks, which read it.
 struct Lowered {
   explicit Lowered(ir::Program source) : fused(std::move(source)) {
     passes::PassRunner runner(fused);

@@ -36,8 +36,8 @@ Array Array::copy_of(const View& view) {
 
 Array Array::of(DType dtype, std::vector<int64_t> sizes, std::span<const double> values) {
   Array array(dtype, std::move(sizes));
-  check(static_cast<int64_t>(values.size()) == array.count(), "{} values for {} elements", values.size(),
-        array.count());
+  check(static_cast<int64_t>(values.size()) == array.count(),
+        "an array of {} elements needs as many values, but got {}", array.count(), values.size());
   dispatch_any(dtype, [&]<typename T>(Tag<T>) {
     for (size_t i = 0; i < values.size(); ++i) array.data<T>()[i] = store<T>(convert<Compute<T>>(values[i]));
   });

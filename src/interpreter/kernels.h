@@ -9,7 +9,7 @@ namespace weft::interpreter {
 
 class Evaluator;
 
-/// One op to run: its operands are computed, its results have their sizes and memory.
+/// An op to run. Its operands are computed, and its results' sizes and memory are set.
 struct Call {
   Evaluator& evaluator;  ///< for ops with regions
   const ir::Op& op;

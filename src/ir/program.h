@@ -47,6 +47,8 @@ inline bool is_repeated(OpCode code) { return elements_of(code) == Elements::kRe
 inline bool is_alias(OpCode code) { return traits_of(code).lowering == Lowering::kAlias; }
 /// The operands one behind the other.
 inline bool is_join(OpCode code) { return traits_of(code).is_join; }
+/// a + b.
+inline bool is_addition(OpCode code) { return traits_of(code).adds == Adds::kSum; }
 /// The operand in another dtype.
 inline bool is_conversion(OpCode code) { return traits_of(code).converts; }
 /// The sum over the attribute `dims`.

@@ -28,8 +28,7 @@ enum class Elements : uint8_t {
   kReversed   ///< all of them, along the attribute `dim` backwards
 };
 
-/// Whether an elementwise op adds or subtracts its operands, so that a carry that it is done to in each step is a
-/// running sum.
+/// Whether an elementwise op adds or subtracts its operands. A carry to which each step adds is a running sum.
 enum class Adds : int8_t {
   kNo,
   kSum,        ///< a + b
@@ -80,8 +79,8 @@ enum class Cost : uint8_t {
   kDear      ///< more
 };
 
-/// An op whose results are its last operands as they are: what it says is what a derivative makes of them. The pass
-/// drop_derivatives removes it before code generation.
+/// What an op says to derivatives alone: its results are its last operands, unchanged. The pass drop_derivatives
+/// removes such ops before code generation.
 enum class Marks : uint8_t {
   kNothing,  ///< another op
   kStop,     ///< no gradient goes through it
@@ -128,8 +127,11 @@ struct OpTraits {
   bool by_library = false;  ///< a function of runtime/kernels/scalar_functions.def, named as the op, which f64 calls
   bool calls_out = false;   ///< runs in PyTorch, by the attribute `call`
   bool is_exact16 = false;  ///< on 16-bit floating operands the exact result is of their type: rounding changes nothing
+  bool is_slow = false;     ///< few instructions, but each of ten cycles or more: a division, a square root
+  bool lays_out = false;    ///< the result is the operand as panels, in the layout that a target's kernels read
+  int8_t panels = -1;       ///< the operand that is such panels
   int8_t table = -1;        ///< the operand that every row of the result reads as a whole: weights, a table
-  int8_t updated = -1;      ///< the operand in whose memory the result may be made: what the op doesn't replace stays
+  int8_t updated = -1;      ///< the operand whose memory the result may take: the op replaces a part of it
   /// Machine instructions for one vector of results (f32, f64, integers), measured by compiling one. They bound a
   /// stage's size, and so LLVM's time.
   uint8_t instructions = 1, instructions_f64 = 1, instructions_int = 1;
@@ -162,6 +164,9 @@ struct OpTraits {
   constexpr OpTraits calls_library() const { return with(&OpTraits::by_library, true); }
   constexpr OpTraits calls_pytorch() const { return with(&OpTraits::calls_out, true); }
   constexpr OpTraits exact16() const { return with(&OpTraits::is_exact16, true); }
+  constexpr OpTraits slow() const { return with(&OpTraits::is_slow, true); }
+  constexpr OpTraits makes_panels() const { return with(&OpTraits::lays_out, true); }
+  constexpr OpTraits reads_panels(int8_t operand) const { return with(&OpTraits::panels, operand); }
   constexpr OpTraits reads_whole(int8_t operand) const { return with(&OpTraits::table, operand); }
   constexpr OpTraits in_place(int8_t operand) const { return with(&OpTraits::updated, operand); }
   constexpr OpTraits takes(uint8_t real, uint8_t f64, uint8_t integer) const {

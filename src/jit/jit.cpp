@@ -152,7 +152,7 @@ Compiled compile(planning::Schedule& schedule, const std::string& dump) {
   Compiled result;
   std::vector<codegen::StageModule> modules = codegen::generate(schedule, !dump.empty());
   if (modules.empty()) return result;
-  // Before the keys are made, so that objects with and without announcements have different keys.
+  // Accesses are announced before the cache's keys are made, so that objects with announcements have keys of their own.
   if (kThreadSanitizer)
     for (const codegen::StageModule& each : modules) announce_accesses(*each.module, schedule.program->name);
   std::vector<Object> objects = compile_modules(std::move(modules), dump);

@@ -119,7 +119,7 @@ void in_threads(size_t count, const Each& each) {
 }  // namespace
 
 std::vector<Object> compile_modules(std::vector<codegen::StageModule> modules, const std::string& dump) {
-  // The largest module first: the others fill the time that it takes.
+  // The largest module first: other threads compile the smaller ones meanwhile.
   std::vector<size_t> order(modules.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater{}, [&](size_t i) { return modules[i].module->getInstructionCount(); });

@@ -19,7 +19,7 @@ const Target& target_of(runtime::Isa isa);
 
 /// What machine code depends on beside the module and the target: a part of the object cache's key.
 struct Options {
-  const char* pipeline = "early-cse,loop-mssa(licm)";  ///< of a function, in LLVM's words
+  const char* pipeline = "early-cse,loop-mssa(licm)";  ///< passes over a function, as LLVM's `opt` names them
   /// Passes of code generation that are left out, since no loop here got faster by them. Addresses are computed outside
   /// loops already, and an out-of-order processor schedules by itself. Some passes handle code that isn't emitted here
   /// (tiles, debug information), but run their analyses all the same.

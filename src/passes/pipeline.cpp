@@ -66,7 +66,7 @@ constexpr std::string_view kPipeline[] = {
     "hoist",
     // Moves ops that no carry needs behind the loop.
     "sink", "canonicalise", "cse", "dce",
-    // Merges stacks (of sink) that share columns. This undoes canonical forms, so the pass stands after them.
+    // Merges stacks made by sink that share columns. It undoes canonical forms, so it comes last.
     "merge_stacks",
     // A target's own passes follow (planning::Target::layout_passes).
 };

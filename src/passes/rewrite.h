@@ -157,8 +157,8 @@ inline ir::ValueId value_of(const ir::Op& op, size_t result) {
 /// are equal to take the results' place.
 void replace_by_values(ir::Program& program, bool (*which)(const ir::Op&));
 
-/// Whether two equal ops may become one, and one may become two. False for a derivative that the user wrote and that
-/// isn't linear: of a sum of gradients it isn't the sum of the derivatives.
+/// Whether two equal ops may become one, and one may become two. That adds up gradients before or after the op's
+/// derivative, so it is false for a user's derivative that isn't linear.
 inline bool is_repeatable(const ir::Op& op) {
   return ir::traits_of(op.code).marks != ir::Marks::kOwn || op.has("refuses") || op.attr_or<bool>("linear", false);
 }

@@ -41,7 +41,7 @@ class UseCounter {
 
   void visit(const Block& block) {
     for (const Op& op : block.ops) {
-      if (op.code == OpCode::kPack)
+      if (ir::traits_of(op.code).lays_out)
         packs_[op.results[0]] = {regions_.size(), {!rewritten_.contains(memory_of(lowered_, op.operands[0])), {}, {}}};
       for (size_t i = 0; i < op.operands.size(); ++i) read(op, i);
       visit_regions(op);
@@ -75,7 +75,7 @@ class UseCounter {
     if (found == packs_.end()) return;
     Pack& pack = found->second;
     const bool in_stages = std::ranges::all_of(regions_, &Region::is_native);
-    const bool is_product = op.code == OpCode::kMatmulPacked && operand == 1;
+    const bool is_product = ir::traits_of(op.code).panels == static_cast<int>(operand);
     if (!is_product || !in_stages || lowered_.rules.of(op) != Lowering::kFused) return keep(op.operands[operand]);
     ir::Type type = program_.type(op.results[0]);
     Dim rows(1), times(1);

@@ -15,8 +15,7 @@ using ir::Op;
 using ir::Program;
 using ir::ValueId;
 
-/// Finds the values of a block that need memory: all but those that are read only in registers, within the stage that
-/// computes them.
+/// Finds the values of a block that need memory: all except values that only their own stage reads, in registers.
 class StoredValues {
  public:
   StoredValues(const Schedule& schedule, const Block& block, const std::vector<Stage>& stages)

@@ -51,8 +51,8 @@ struct ScanBuffers {
   BlockSchedule block;
   std::vector<int64_t> carries;            ///< one a carry
   std::map<ir::ValueId, int64_t> scratch;  ///< by value stored within a step, neither carry nor y
-  /// By y of a replicated stage that is no carry: the buffers of all threads but the first. The first thread stores to
-  /// the stack.
+  /// By y that a replicated stage computes, carries apart: the buffers to which all threads but the first store it. The
+  /// first thread stores it to its stack.
   std::map<ir::ValueId, int64_t> others;
   std::set<ir::ValueId> streamed;    ///< the ys whose stacks may go past the caches (streamed_ys)
   std::vector<bool> barrier_before;  ///< by stage: whether a barrier is before it when threads share columns

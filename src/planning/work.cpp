@@ -47,7 +47,7 @@ void WorkCounter::count(const Op& op, const ir::Dim& repeats, const ir::Ragged* 
   if (op.results.empty() || is_view(op.code)) return;
   // A pack that may be left out isn't counted. It would matter only beside products of few rows, and for these a run
   // leaves it out; other products take much longer than their packs.
-  if (op.code == OpCode::kPack && pack_that_may_be_left_out(schedule_, op.results[0])) return;
+  if (pack_that_may_be_left_out(schedule_, op.results[0])) return;
   ir::Dim elements = bounded_product(bounded_count(shape_of(op.results[0], ragged)), repeats);
   ir::Shape first = op.operands.empty() ? ir::Shape{} : shape_of(op.operands[0], ragged);
   if (info(op.code).op_class == ir::OpClass::kProduct) {

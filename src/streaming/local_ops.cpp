@@ -137,7 +137,7 @@ TimeDim Walker::moved(const Op& op, size_t operand, const Stream& stream) {
       return time;
     case OpCode::kReverse:
       if (op.attr<int64_t>("dim") == static_cast<int64_t>(time.dim))
-        refuse(op, "turns time round, which needs the sequence's end first");
+        refuse(op, "reverses the steps, which needs the sequence's end first");
       return time;
     case OpCode::kGather:
       if (operand == 1) return time;

@@ -94,7 +94,7 @@ void Walker::refuse_timed_region(const Op& op) {
         refuse(op, "reads all steps of a sequence at each of its own");
       if (is_over_time(op) && stream.kind == Kind::kLast)
         refuse(op, "reads another loop's last carry at steps before the last one");
-      if (stream.kind == Kind::kEnd) refuse(op, "needs {}, before it is there", stream.needs);
+      if (stream.kind == Kind::kEnd) refuse(op, "needs {}, which is known only at the end", stream.needs);
     });
   }
 }

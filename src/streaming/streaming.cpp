@@ -29,7 +29,7 @@ Lengths lengths_of(const ir::Program& whole, const std::vector<std::optional<siz
     check(group == 1 || (behind < type.shape.size() && type.shape[behind] == ir::Dim(group)),
           "input {} is {}, in which no {} steps are behind the dim {}", i, to_string(type), group, *time_dims[i]);
   }
-  check(!symbol.empty(), "no input has a time");
+  check(!symbol.empty(), "no input has a time dim");
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t dim = 0; dim < whole.type(inputs[i]).shape.size(); ++dim) {
       const ir::Dim& size = whole.type(inputs[i]).shape[dim];

@@ -97,7 +97,7 @@ void Walker::pad(const Op& op, const Streams& operands) {
   const Stream stream = time_operand(op, operands[0], dim);
   const Dim low = ir::size_attr(op, "low");
   if (lengths_.mentions(low)) refuse(op, "pads {} steps, which depends on the sequence's length", to_string(low));
-  if (low.constant() < 0) refuse(op, "pads {} steps", low.constant());
+  if (low.constant() < 0) refuse(op, "pads {} steps in front: a number of steps isn't negative", low.constant());
   Stream result =
       after_lead(stream, low.constant(), 0, [&](const Type& type) { return writer_.start().constant(0, type); });
   result.time.length = whole_.type(op.results[0]).shape.at(dim);
@@ -127,6 +127,16 @@ void Walker::concat(const Op& op, const Streams& operands) {
     stream.settled -= whole_.type(op.operands[i]).shape.at(dim).constant();
   stream.time.length = whole_.type(op.results[0]).shape.at(dim);
   define(op, 0, std::move(stream), operands);
+}
+
+/// Whether the op's result is how many steps there are.
+bool Walker::is_length(const Op& op) const { return op.code == OpCode::kSize && lengths_.mentions(op.attr<Dim>("of")); }
+
+/// Whether the op numbers the steps.
+bool Walker::is_count(const Op& op) const {
+  if (op.code != OpCode::kIota) return false;
+  const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
+  return lengths_.mentions(whole_.type(op.results[0]).shape.at(dim));
 }
 
 /// An iota along time: each step's number.

@@ -26,7 +26,7 @@ bool is_free(const Op& op) {
 /// An op whose result is its operands' elements, or zeros beside them, with the steps in their order.
 bool keeps_steps(OpCode code) {
   const ir::OpTraits& traits = ir::traits_of(code);
-  const bool moves = traits.elements != ir::Elements::kComputed || traits.lowering == ir::Lowering::kRowCopy;
+  const bool moves = traits.elements != ir::Elements::kComputed || traits.is_join || traits.spreads;
   return moves && traits.elements != ir::Elements::kReversed;
 }
 
@@ -97,25 +97,23 @@ void Walker::visit(const Op& op) {
       if (operand.kind == Kind::kEnd && ir::traits_of(op.code).batching == ir::Batching::kLookup &&
           is_timed_at(operands[0], 0))
         moved(op, 0, operands[0]);
-      if (operand.kind == Kind::kEnd) refuse(op, "needs {}, before it is there", operand.needs);
+      if (operand.kind == Kind::kEnd) refuse(op, "needs {}, which is known only at the end", operand.needs);
       if (operand.kind == Kind::kLast) refuse(op, "reads a loop's last carry at steps before the last one");
     }
     if (ir::traits_of(op.code).calls_out) return external(op);
     return is_along_time(op, operands) ? along_time(op, operands) : local(op);
   }
-  if (op.code == OpCode::kSize && lengths_.mentions(op.attr<Dim>("of"))) return end(op, "the number of steps");
+  if (is_length(op)) return end(op, "the number of steps");
   for (const Stream& operand : operands)
     if (operand.kind == Kind::kEnd) return end(op, operand.needs);
   const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
   if (ir::is_range(op.code) && has_time && operands[0].kind == Kind::kConstant) return positions(op);
   if (!has_time) {
-    if (has(Kind::kUniform)) refuse(op, "is over all steps of the sequence");
+    if (has(Kind::kUniform)) refuse(op, "reads all steps of the sequence at once");
     return plain(op, kind_without_time(op, operands));
   }
   if (has(Kind::kLast)) refuse(op, "reads a loop's last carry at steps before the last one");
-  if (op.code == OpCode::kIota &&
-      lengths_.mentions(whole_.type(op.results[0]).shape.at(static_cast<size_t>(op.attr<int64_t>("dim")))))
-    return count(op);
+  if (is_count(op)) return count(op);
   if (ir::traits_of(op.code).calls_out) return external(op);
   if (is_along_time(op, operands)) return along_time(op, operands);
   define_uniform(op, operands);
@@ -129,7 +127,7 @@ void Walker::define_uniform(const Op& op, const Streams& operands) {
                         op_class == OpClass::kReduction || keeps_steps(op.code) ||
                         (weights != ir::kNoValue && at(weights).kind != Kind::kUniform);
   if (!is_local || op.results.size() != 1) refuse(op, "has no streaming form");
-  // An op over all steps would see as many as are read.
+  // The op is emitted for as many steps as its reader reads, so it must not depend on their number.
   for (size_t i = 0; i < operands.size(); ++i)
     if (operands[i].kind == Kind::kUniform &&
         (lengths_.count(whole_.type(op.operands[i])) > 1 || lengths_.count(whole_.type(op.results[0])) > 1))

@@ -65,6 +65,8 @@ class Walker {
   void slice(const ir::Op& op, const Streams& operands);
   void pad(const ir::Op& op, const Streams& operands);
   void concat(const ir::Op& op, const Streams& operands);
+  bool is_length(const ir::Op& op) const;
+  bool is_count(const ir::Op& op) const;
   void count(const ir::Op& op);
   void positions(const ir::Op& op);
   bool is_frames(const ir::Op& op, const Stream& stream);

@@ -21,7 +21,7 @@ using Histories = std::map<uint64_t, int64_t>;
 /// with the whole program's values, so that an id has the same type in all three programs.
 class Writer {
  public:
-  /// `histories`: the lengths that an earlier run over the same program found, so that one history serves all its
+  /// `histories`: the lengths of histories that an earlier run over this program found. So one history serves all its
   /// readers.
   Writer(const ir::Program& whole, const Lengths& lengths, int64_t chunk, Histories histories);
 

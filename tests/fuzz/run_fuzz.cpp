@@ -69,7 +69,7 @@ double elements(const weft::ir::Shape& shape, const weft::ir::Bindings& bindings
 struct Cost {
   int64_t ops = 0;
   double elements = 0;
-  bool bounded = true;  ///< nothing may loop for ever, and nothing calls out
+  bool bounded = true;  ///< whether the program surely ends, and calls nothing outside
 };
 
 void add_cost(const weft::ir::Program& program, const weft::ir::Block& block, const weft::ir::Bindings& bindings,

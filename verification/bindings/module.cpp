@@ -145,8 +145,8 @@ py::object to_python(const std::optional<verify::Place>& place) {
 
 /// Throws the user's error where a recording doesn't fit the layers.
 void check_fit(const std::vector<verify::Layer>& layers, const verify::Recording& recording) {
-  check(recording.layers.size() == layers.size(), "{} layers are recorded, and there are {}", recording.layers.size(),
-        layers.size());
+  check(recording.layers.size() == layers.size(), "the recording has {} layers, but there are {}",
+        recording.layers.size(), layers.size());
   const int64_t rows = recording.steps * recording.batch;
   const auto size_is = [](const std::vector<double>& array, int64_t size, const char* name, size_t layer) {
     check(array.empty() || static_cast<int64_t>(array.size()) == size, "layer {}: {} should have {} elements, got {}",
@@ -158,7 +158,7 @@ void check_fit(const std::vector<verify::Layer>& layers, const verify::Recording
   for (size_t index = 0; index < layers.size(); ++index) {
     const verify::Layer& layer = layers[index];
     check(recording.layers[index].size() == layer.directions.size(),
-          "layer {}: {} directions are recorded, and it has {}", index, recording.layers[index].size(),
+          "layer {}: the recording has {} directions, but the layer has {}", index, recording.layers[index].size(),
           layer.directions.size());
     if (index < recording.inputs.size()) size_is(recording.inputs[index], rows * layer.inputs(), "input", index);
     for (size_t direction = 0; direction < layer.directions.size(); ++direction) {
@@ -170,7 +170,7 @@ void check_fit(const std::vector<verify::Layer>& layers, const verify::Recording
       size_is(each.cn, recording.batch * layer.hidden(), "cn", index);
       for (const verify::Matrix* state : {&layer.directions[direction].h0, &layer.directions[direction].c0})
         check(state->rows <= 1 || state->rows == recording.batch,
-              "layer {}: an initial state for {} rows, and the input has {}", index, state->rows, recording.batch);
+              "layer {}: the initial state has {} rows, but the input has {}", index, state->rows, recording.batch);
     }
   }
   size_is(recording.merged, rows * layers.back().width(), "y", layers.size() - 1);

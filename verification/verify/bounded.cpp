@@ -28,7 +28,7 @@ Sums zero_sums(int64_t size, bool with_bounds) {
   return {zeros, bounds, bounds, with_bounds};
 }
 
-// Three sums in one loop, in lanes, so that the compiler vectorises them.
+// The three sums of a dot product, computed together and in lanes, so that the compiler vectorises the loop.
 struct Dot {
   double value = 0, magnitude = 0, error = 0;
 };

@@ -41,7 +41,7 @@ void check_direction(const Layer& layer, const Direction& direction, size_t inde
   if (!direction.c0.empty()) check_matrix(direction.c0, direction.c0.rows, hidden, "c0", index);
 }
 
-// Replaces numbers of elements of the matrix after a move by those that they had before it.
+// Replaces each element's index in the matrix after the move by its index before.
 void move_back(const Move& move, const Matrix& matrix, std::vector<int64_t>& elements) {
   const int64_t rows = matrix.rows / move.blocks, columns = matrix.columns, size = rows * columns;
   for (int64_t& element : elements) {

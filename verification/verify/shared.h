@@ -5,7 +5,7 @@
 
 namespace weft::verify {
 
-/// A value that copies share until one of them changes its own.
+/// A copy-on-write value: copies share it until one of them is changed.
 template <typename T>
 class Shared {
  public:

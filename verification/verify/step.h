@@ -49,7 +49,8 @@ class ProductCache {
   size_t next_ = 0;
 };
 
-/// The state that one step of one row of the batch reads, in parts, so that a part can be replaced by an older state's.
+/// The state that a step reads, for one row of the batch. It comes in parts, since a change may take one of them from
+/// an older state.
 struct StepInput {
   const Values& x;         // [I]
   const Values& products;  // [P]: the h multiplied by W_h

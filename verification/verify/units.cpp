@@ -27,7 +27,7 @@ Direction with_units(const Direction& from, int gates, const std::vector<int64_t
   return result;
 }
 
-// The steps of some units of one row, each from the states that were recorded before it.
+// Computes some units of a row, step by step, each step from the states recorded before it.
 class UnitWalk {
  public:
   UnitWalk(const Sample& sample, const Layer& layer, const Layer& part, int64_t layer_index, size_t direction,
@@ -65,7 +65,7 @@ class UnitWalk {
     const Values& cell = all || stale == Stale::kCell ? first_c_ : c_;
     const Values x = input_.row(index);
     const Layer& now = part_.at(turn, recording_.steps);
-    // Its few rows are multiplied again for each layer: no other step has them.
+    // The products of this step are not cached: no other step has the same rows.
     if (cache_) cache_->count_units(now.directions[0]);
     StepResult next = step(now.cell, now.directions[0], recording_.precision, {x, products, blend, cell, nullptr});
     if (result_differs(next, index) || (turn + 1 == recording_.steps && !gates_only_ && last_differs(next)))

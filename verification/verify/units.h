@@ -19,7 +19,7 @@ Layer with_units(const Layer& layer, size_t direction, const std::vector<int64_t
 /// The elements of an array or of a state that belong to the units.
 std::vector<double> of_units(const std::vector<double>& all, const std::vector<int64_t>& units);
 
-/// A few units of one row of the batch, in which two are compared before all others: they rule out most layers.
+/// A few units of a row of the batch. Candidates are compared in these first, which rules out most.
 struct Sample {
   std::vector<int64_t> units;  // empty: nothing is compared first
   int64_t row = 0;

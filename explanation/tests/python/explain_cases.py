@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import warm_python
+from report_pages import measured
 
 import weft
 from weft.explanation._commands import main
@@ -49,10 +51,10 @@ def warm() -> str:
     return warm_python.command("torch._dynamo", "torch._inductor.compile_fx")
 
 
-def weft_explain(*words: str | Path, folder: Path = HERE) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command_line(*words), cwd=folder, env=environment(), capture_output=True, text=True, timeout=300
-    )
+def explain_by_known_times(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, by a clock on which only sleeping takes time."""
+    command = [warm(), HERE / "known_times.py", *words]
+    return subprocess.run(command, cwd=HERE, env=environment(), capture_output=True, text=True, timeout=300)
 
 
 def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) -> tuple[int, str, str]:
@@ -73,6 +75,13 @@ def in_process(capsys: pytest.CaptureFixture[str] | None, *words: str | Path) ->
         sys.argv[:], sys.executable = argv, executable
     out, err = capsys.readouterr() if capsys else ("", "")
     return status, out, err
+
+
+def room(page: str, folder: Path, width: int) -> dict[str, Any]:
+    """The place of the page's time line, and whether the page fits into a window of that width."""
+    box = "(box => [box.left, box.top + scrollY, box.width, box.height])"
+    line = "document.querySelector('.line').getBoundingClientRect()"
+    return measured(page, folder, width, {"box": f"{box}({line})"})
 
 
 def script(name: str) -> ModuleType:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import chromium, needs_browser, room
-from explain_cases import HERE, in_process
+from explain_cases import HERE, in_process, room
 from PIL import Image
+from report_pages import chromium, needs_browser
 
 from weft.explanation import Report
 from weft.explanation._report import files, style

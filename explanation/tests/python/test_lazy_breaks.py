@@ -16,6 +16,7 @@ from weft.explanation._changes.code import Source
 from weft.explanation._lazy import changes as _lazy_changes
 from weft.explanation._lazy import trial_worker
 from weft.explanation._lazy.changes import LazyChange
+from weft.explanation._lazy.trials import Looked, Trials
 
 PROGRAMS = HERE / "programs"
 
@@ -76,7 +77,7 @@ def test_a_change_is_the_users_program_without_the_cut(explained: tuple[str, dic
 
 
 def test_the_changed_file_says_what_the_program_says(explained: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    """The change is the user's to make: as a patch of the file it does what was measured, and mends all breaks."""
+    """The change as a patch of the user's file does what was measured, and mends all breaks."""
     name, subject = explained
     if name == "lazy_sizes":
         pytest.skip("no change was found for its break")
@@ -94,6 +95,30 @@ def _numbers(program: Path) -> list[float]:
 
 def _line(name: str, number: int) -> str:
     return (PROGRAMS / f"{name}.py").read_text().splitlines()[number - 1]
+
+
+@pytest.mark.parametrize(
+    ("without", "changed", "misfit"),
+    [
+        ([1.0], [1.1], "x: other values"),
+        ([1.0 + 1e-7], [1.1], "x: other values"),  # rounded otherwise
+        ([1.0 + 1e-7], [1.0 + 1e-4], ""),
+        ([2000.9], [2002.1], ""),  # seconds since the machine's start: each run has others, by chance nearly the same
+        ([0.00105], [0.0003], ""),  # the seconds of a step, which the change makes shorter
+    ],
+)
+def test_what_differs_without_a_change_is_not_compared(without: list[float], changed: list[float], misfit: str) -> None:
+    """A name x, and numbers that are printed; the program's own are the first number rounded."""
+
+    def looked(variant: int, numbers: list[float], is_named: bool) -> Looked:
+        return Looked(variant, 0, 1, [], {"x": numbers} if is_named else {}, ("at", [] if is_named else numbers), 0)
+
+    own = [round(without[0], 3)] if without[0] < 2000 else [2000.0]
+    for is_named, words in ((True, misfit), (False, misfit and "it prints something else")):
+        trials = Trials([], None, 1.0, 1.0)  # type: ignore[arg-type]
+        trials._reference = [looked(0, own, is_named) for _ in range(8)]
+        again = [looked(0, without, is_named)] * 4 + [looked(1, changed, is_named)] * 4
+        assert trials.misfit(again, 1).startswith(words) and bool(trials.misfit(again, 1)) is bool(words)
 
 
 def test_a_sum_has_its_own_type_again_when_the_change_is_off(tmp_path: Path) -> None:

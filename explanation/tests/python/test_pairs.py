@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any
 
+import known_times
 import pytest
 import torch
 
@@ -16,6 +16,7 @@ from weft.explanation._lazy.loops import Loop
 from weft.explanation._lazy.investigation import LazyInvestigation
 from weft.explanation._measuring import pairs as _pairs
 from weft.explanation._report.records import Action, Measured, Run, Subject
+from weft.explanation._watching import clock
 
 
 def gain(median: float, half: float = 0.0) -> Measured:
@@ -100,23 +101,25 @@ def test_not_compiling_is_named_only_where_it_is_the_best() -> None:
     assert best_without(subject) == []
 
 
-class _Sleeper:
-    """The first of these that is printed in a step sleeps."""
+class _Slow:
+    """The first of these that is printed in a step takes its time."""
 
-    slept = False
+    clock = known_times.Clock()
+    seconds = 4096 * known_times.TICK
+    was_printed = False
 
     def __str__(self) -> str:
-        if not _Sleeper.slept:
-            time.sleep(0.004)
-        _Sleeper.slept = True
+        if not _Slow.was_printed:
+            _Slow.clock.spend(_Slow.seconds)
+        _Slow.was_printed = True
         return "a line"
 
 
-_FIRST, _SECOND = _Sleeper(), _Sleeper()
+_FIRST, _SECOND = _Slow(), _Slow()
 
 
 def _step(x: torch.Tensor) -> torch.Tensor:
-    _Sleeper.slept = False
+    _Slow.was_printed = False
     x = torch.relu(x) * 2
     print(_FIRST)
     x = torch.sin(x) + 1
@@ -126,21 +129,17 @@ def _step(x: torch.Tensor) -> torch.Tensor:
     return x.sum()
 
 
-def _hide_each_other(lines: dict[int, str | None], row: Action) -> bool:
-    return sorted(lines[number] or "" for number in row.breaks) == ["print(_FIRST)", "print(_SECOND)"]
-
-
-def test_two_breaks_of_dynamos_that_hide_each_others_cost() -> None:
-    """With one of the two calls mended, the other one sleeps: a step gains only if both are mended."""
+def test_two_breaks_of_dynamos_that_hide_each_others_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one of the two calls mended, the other one takes its time: a step gains only if both are mended."""
+    monkeypatch.setattr(clock, "now", _Slow.clock)
     torch.compiler.reset()
     (subject,) = weft.explain(_step, torch.ones(8), backend="eager", seconds=1, rounds=6, hlo=False).results.subjects
     lines = {found.id: found.source for found in subject.breaks}
     tried = [each for each in subject.actions if each.tried and each.kind != "device"]
-    # On a busy machine a pair with the third change may have a row, too; the two that matter always have one.
-    together, pair, *single = [each for each in tried if len(each.breaks) != 2 or _hide_each_other(lines, each)]
+    together, pair, *single = tried
     assert len(together.breaks) == len(single) == 3, [each.title for each in tried]
-    assert _hide_each_other(lines, pair)
-    assert pair.gain is not None and pair.gain.low > 0.003
+    assert sorted(lines[number] for number in pair.breaks) == ["print(_FIRST)", "print(_SECOND)"]
+    gains = [each.gain.median for each in tried if each.gain]
+    assert gains == [_Slow.seconds, _Slow.seconds, 0, 0, 0]
     assert "by themselves they gain" in pair.outcome and "by themselves they gain" in together.outcome
-    assert all(each.gain is not None and each.gain.median < 0.003 for each in single)
     assert pair.change.count("is_compiling") == 2

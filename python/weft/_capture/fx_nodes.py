@@ -61,7 +61,7 @@ class Types:
             elif base.is_Symbol and power.is_Integer and power > 0:
                 names += [self.names.setdefault(base, f"N{len(self.names)}")] * int(power)
             else:
-                raise UnsupportedError(f"the size {size}")
+                raise UnsupportedError(f"the size {size}, which is no product of sizes")
         return factor, names
 
 

@@ -100,7 +100,7 @@ class Donated:
                 if not isinstance(after, Tensor) or after.dtype != before.dtype or after.shape != before.shape:
                     raise TypeError(
                         f"weft.jit: the new value of a tensor in the donated arguments {tuple(self.which)} must be "
-                        f"{trees.describe(before)} as it is, but is {trees.describe(after)}"
+                        f"{trees.describe(before)}, as the old one is, but is {trees.describe(after)}"
                     )
                 pairs.append((number, count))
             count += isinstance(after, Tensor)

@@ -80,7 +80,7 @@ def stablehlo(program: str | nn.Module | Callable[..., Any], *example: Any, grad
         raise TypeError(f"weft.stablehlo: takes a program's text, a module or a function, not {type(program).__name__}")
     wanted = [tensor.requires_grad for tensor in inputs] if gradients else None
     if wanted is not None and not any(wanted):
-        raise RuntimeError("weft.stablehlo: gradients of what? No input requires grad")
+        raise RuntimeError("weft.stablehlo: gradients=True needs an input that requires grad")
     types = [_C.Type(DTYPES[tensor.dtype], [(size, ()) for size in tensor.shape]) for tensor in inputs]
     written = _C.write_stablehlo(made, types or None, wanted, True)
     return StableHLO(written, inputs, [i for i, is_wanted in enumerate(wanted or ()) if is_wanted])

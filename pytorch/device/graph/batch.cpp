@@ -162,7 +162,7 @@ int64_t Batch::place(const Value& value) const {
 bool Batch::tell(Outline& outline) const {
   outline.words.clear();
   outline.numbers.clear();
-  size_t told = 0;  // leaves are told in the order in which they are first read
+  size_t told = 0;  // the number of leaves told so far; each is told where it is read first
   const auto tell = [&](const Value& value) {
     outline.words.push_back(place(value));
     if (value.maker) return outline.words.push_back(value.result);

@@ -36,7 +36,7 @@ class Batch {
   std::vector<std::vector<ir::Donation>> donations_by_end() const;
   /// A node's results; null for a result that nobody has.
   std::span<const ValueRef> results(size_t node);
-  /// Forgets a node that has run, and frees what no other node reads.
+  /// Forgets a node that has run, and frees the values that only this node read.
   void done(size_t node);
   /// The number of a node that hasn't run; or -1 - the number of a leaf.
   int64_t place(const Value& value) const;
@@ -65,8 +65,8 @@ class Batch {
   const Value* failed() const;
 
  private:
-  /// The lists of the batch that was last. As new memory of their size they would make the heap give up its caches of
-  /// small blocks.
+  /// The last batch's lists, kept for the next batch. Allocating lists of that size again would make the heap give up
+  /// its caches of small blocks.
   struct Spare;
   static Spare& spare;
 
@@ -86,8 +86,7 @@ class Batch {
   std::vector<size_t> first_result_;  ///< by node: its first in results_
 };
 
-/// Where a word of a batch's record comes from: the node, and in it the argument, or the leaf that the node is the
-/// first to read.
+/// The origin of a word of a batch's record: an argument of a node, or a leaf that the node is the first to read.
 struct WordPlace {
   size_t word = 0;
   std::optional<size_t> node, argument, leaf;

@@ -63,7 +63,7 @@ void spell_call(const Form& form, const Operands& operands, FormWords& words) {
   for (const record::ResultShape& result : *form.results) {
     words.fixed(result.is_defined ? static_cast<int64_t>(result.dtype) : -1);
     words.sizes({result.sizes.data(), result.sizes.size()});
-    words.sizes({result.strides.data(), result.strides.size()});  // which tensors made of the results have
+    words.sizes({result.strides.data(), result.strides.size()});  // strides: those of the tensors made of the results
   }
 }
 

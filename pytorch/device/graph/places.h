@@ -16,7 +16,7 @@ void count_run_now(const Operator& op);
 std::map<std::string, std::map<std::string, int64_t>> ran_at_once();
 void forget_ran_at_once();
 
-/// Finds the place. Called with the GIL.
+/// Returns the line of the user's code that is running, for messages. Called with the GIL held.
 using FindPlace = std::function<std::string()>;
 void set_find_place(FindPlace find_place);
 

@@ -11,6 +11,7 @@
 
 #include "device/call.h"
 #include "device/graph/storage.h"
+#include "device/kernels/libraries.h"
 #include "record/recording.h"
 
 namespace weft::device {
@@ -34,8 +35,8 @@ enum AttentionArgument : size_t {
 
 bool has_tangent(const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
-/// Whether PyTorch's operation for the CPU takes them: of four dims, alike but in the lengths of sequences and, if a
-/// head of keys may serve several of queries, in their numbers of heads.
+/// Whether PyTorch's attention for the CPU takes these tensors: of four dims that agree, but for the lengths of
+/// sequences and, with `shares_heads`, the number of heads.
 bool are_plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool shares_heads) {
   for (const at::Tensor* each : {&q, &k, &v})
     if (!has_values(*each) || each->dim() != 4 || each->numel() == 0 || has_tangent(*each)) return false;
@@ -94,9 +95,8 @@ void flash_attention(const Operator& op, Stack& stack) {
 }
 
 void register_attention() {
-  auto& library = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__,
-                                      __LINE__);  // for good
-  library.impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&attention>());
+  kept_library(c10::DispatchKey::AutogradPrivateUse1)
+      .impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&attention>());
 }
 
 }  // namespace weft::device

@@ -4,8 +4,8 @@
 
 namespace weft::device {
 
-/// Registers scaled_dot_product_attention. Where it is differentiated, it and its derivative are recorded as one
-/// operation each, those that PyTorch has for the CPU.
+/// Registers scaled_dot_product_attention. Where gradients are wanted, forward and backward are recorded as one
+/// operation each: PyTorch's flash attention for the CPU.
 void register_attention();
 
 /// PyTorch's attention for the CPU, which draws random numbers only where it drops weights.

@@ -10,7 +10,9 @@
 #include <memory>
 
 #include "device/kernels/autocast_lists.h"
+#include "device/kernels/libraries.h"
 #include "operator/autocast_state.h"
+#include "record/traits.h"
 #include "torch_release.h"
 
 namespace weft::device {
@@ -122,10 +124,8 @@ void add_list_of_cpu(torch::Library& m) {
   add_kernels_of<Casting::kLower>(m, list.lower);
   add_kernels_of<Casting::kPromote>(m, list.promote);
   std::vector<std::string> others;
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU) || !name.name.starts_with("aten::"))
-      continue;
+  for (const c10::OperatorHandle& op : record::aten_operations_with(c10::DispatchKey::AutocastCPU)) {
+    const c10::OperatorName& name = op.operator_name();
     const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
     const auto is_in = [&](auto names) { return std::ranges::find(names, std::string_view(local)) != names.end(); };
     if (!is_in(list.lower) && !is_in(list.promote)) others.push_back(local);
@@ -150,11 +150,8 @@ void set_autocast_list(std::string_view name) {
 }
 
 void register_autocast() {
-  // Never destroyed: these kernels stay as long as the process.
-  auto& all = *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-  auto& layers = *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
-  all.fallback(torch::CppFunction::makeFallthrough());
-  add_layers(layers);
+  kept_library(kKey, "_").fallback(torch::CppFunction::makeFallthrough());
+  add_layers(kept_library(kKey));
   set_autocast_list("cuda");
 }
 

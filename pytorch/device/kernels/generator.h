@@ -11,8 +11,8 @@ const at::Generator& default_generator();
 /// A generator of the device with a state of its own.
 at::Generator make_generator();
 
-/// A generator argument for the CPU's kernels: the CPU's generator that the device's generator draws from; none if it
-/// is none.
+/// A generator argument as the CPU's kernels take it: the CPU's generator from which the device's draws. None stays
+/// None.
 c10::IValue generator_on_cpu(const c10::IValue& generator);
 
 }  // namespace weft::device

@@ -191,7 +191,8 @@ const Operator& shared_operator(const c10::OperatorHandle& handle, int64_t gener
 
 namespace {
 
-/// One thread's operations by the address of their name. Each has one place, which it shares with few others.
+/// A thread's cache of operations by the address of their name. An operation has one place, which a later one with the
+/// same place takes over.
 struct OperatorsAtHand {
   static constexpr size_t kPlaces = 1U << 10U;
   struct Place {

@@ -28,7 +28,7 @@ struct Operator {
   Function function = nullptr;               ///< of kOwn
   std::optional<c10::OperatorHandle> plain;  ///< of kWrites: the variant that returns new tensors
   std::vector<Slot> slots;                   ///< by argument
-  bool takes_device = false;                 ///< has an argument that is a device
+  bool takes_device = false;                 ///< one of its arguments is a device
   bool differs_from_meta = false;  ///< the CPU's kernel gives other sizes or strides than the Meta kernel says
   bool is_made_of_numbers = true;  ///< takes no tensors except those that it writes its results to
   bool is_pointwise = false;       ///< what it writes must not partly overlap what it reads

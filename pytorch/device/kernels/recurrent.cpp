@@ -18,6 +18,7 @@
 
 #include "device/call.h"
 #include "device/graph/storage.h"
+#include "device/kernels/libraries.h"
 #include "device/run/run.h"
 #include "override/run.h"
 #include "override/state.h"
@@ -66,8 +67,8 @@ bool are_falling(at::IntArrayRef numbers) {
   return std::ranges::is_sorted(numbers, std::greater<>()) && numbers.back() > 0;
 }
 
-/// For each packed row its place among the padded ones, of which step t has those of all sequences (`batch_first`: of
-/// which each sequence has those of all steps).
+/// For each packed row its index among the padded rows, which are ordered by step, then by sequence (`batch_first`: by
+/// sequence, then by step).
 Tensor packed_places(at::IntArrayRef batch_sizes, int64_t steps, int64_t sequences, bool batch_first) {
   int64_t rows = 0;
   for (int64_t size : batch_sizes) rows += size;
@@ -174,13 +175,12 @@ void pack(const Operator& op, torch::jit::Stack& stack) {
 
 void register_recurrent_modules() {
   override_kernels::set_has_device();
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);  // for good
-    register_cells(*library);
-    register_packing(*library);
-    override_kernels::register_cells_on_device(*library);
-    override_kernels::register_on_device(*library);
-  }
+  register_for_device([](torch::Library& library) {
+    register_cells(library);
+    register_packing(library);
+    override_kernels::register_cells_on_device(library);
+    override_kernels::register_on_device(library);
+  });
 }
 
 }  // namespace weft::device

@@ -16,7 +16,7 @@ struct ProgramNumbers {
   std::mutex mutex;
   std::unordered_map<const torch_operator::CallProgram*, Entry> known;
   int64_t next_number = 1;
-  size_t next_look = 64;  ///< at how many entries to look for programs that are gone
+  size_t next_look = 64;  ///< the number of entries at which entries of destroyed programs are looked for
   ProgramNumbers() { hold_across_fork(mutex, LockRank::kLookup); }
 };
 

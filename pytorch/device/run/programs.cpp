@@ -82,7 +82,7 @@ Table::Reference known_of(const Record& record) {
   return nullptr;
 }
 
-/// The numbers that these words of the batch's record are.
+/// For these words of the batch's record, which are numbers: the places of the numbers in the batch.
 std::vector<NumberPlace> numbers_at(const std::vector<size_t>& words, const Batch& batch, const Record& record) {
   if (words.empty()) return {};
   std::vector<size_t> all;

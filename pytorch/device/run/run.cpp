@@ -101,7 +101,7 @@ void keep_replaced(const Batch& batch) {
   if (error) std::rethrow_exception(error);
 }
 
-/// Frees old values whose new values are there: a step holds no parameter twice.
+/// Frees each old value that a new one replaces, so that a step holds each parameter once.
 void free_replaced(const Batch& batch, const std::vector<ir::Donation>& donations) {
   for (const ir::Donation& donation : donations)
     if (!batch.outputs()[donation.result]->error) batch.leaves()[donation.input]->tensor.reset();
@@ -189,9 +189,9 @@ std::vector<const Node*> integer_arithmetic(const Value& value) {
   return nodes;
 }
 
-/// Runs what a pending value of integers follows from, if that is little, and leaves the rest pending: a step that asks
-/// for the lengths of its sequences stays one batch. Returns whether it did. If nothing else is pending it does
-/// nothing, since what is left would be no batch.
+/// Runs the operations that a pending value of integers follows from, if they are few, and leaves all others pending.
+/// So a step that asks for the lengths of its sequences stays one batch. Returns whether it ran them: it does not if
+/// nothing else is pending.
 bool run_integers_ahead(const Value& value) {
   const torch_operator::WarningsWait wait;
   const Turn turn;

@@ -47,7 +47,7 @@ Place line() {
 
 std::string name_of(const Operator& op) { return op.schema().name(); }
 
-/// In words, how a word has changed: a size of an input, or an argument.
+/// A changed word of a record, described for people: which size of an input, or which argument, it is.
 std::string in_words(const Batch& batch, const WordPlace& word, int64_t was, int64_t is) {
   const std::string op = word.node ? name_of(batch.nodes()[*word.node]->op()) : "the results";
   const auto from_to = [&](const std::string& what) {

@@ -44,7 +44,7 @@ bool begins_and_ends(std::string_view text, std::string_view begin, char end) {
 CallText::CallText(std::string_view reader, std::string_view text, std::vector<Sizes> operands)
     : reader_(reader), text_(text), operands_(std::move(operands)) {
   const size_t open = text_.find('(');
-  if (open == std::string::npos || text_.back() != ')') refuse("it is no call");
+  if (open == std::string::npos || text_.back() != ')') refuse("the text is no call");
   arguments_ = split(std::string_view(text_).substr(open + 1, text_.size() - open - 2), ',');
 }
 

@@ -62,7 +62,7 @@ void Emitter::add_leaves(ValueId value, const Place& place, bool top, Sum& sum) 
     return;
   }
   const bool own = top || !current_.contains(value);  // a value of the nest is a sum of its own
-  if (!loads && own && ir::traits_of(op->code).adds == ir::Adds::kSum && (top || is_read_apart(value))) {
+  if (!loads && own && ir::is_addition(op->code) && (top || is_read_apart(value))) {
     for (ValueId operand : op->operands) add_leaves(operand, place, false, sum);
     return;
   }

@@ -25,7 +25,7 @@ bool is_parts(OpCode code) {
 bool is_dear(const Bound& step, const Op& op) {
   if (is_product(step, op)) return true;
   const ir::OpTraits& traits = ir::traits_of(op.code);
-  return traits.by_library || traits.instructions > 4 || op.code == OpCode::kDiv;
+  return traits.by_library || traits.is_slow || traits.instructions > 4;
 }
 
 class Divider {

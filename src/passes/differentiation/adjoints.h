@@ -36,7 +36,7 @@ class Adjoints {
     const auto found = shown_.find(result);
     return found == shown_.end() ? result : found->second;
   }
-  /// The values with a cotangent, in the order in which they first got one.
+  /// The values with a cotangent, in the order of their first cotangents.
   const std::vector<ir::ValueId>& reached() const { return reached_; }
 
   /// Differentiates the ops. Scans among them get further ys: what their backward reads.

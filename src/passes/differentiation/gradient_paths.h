@@ -29,10 +29,10 @@ class GradientPaths {
 
   explicit GradientPaths(const ir::Program& program);
 
-  /// For each input, whether a gradient gets to it from one of these results.
+  /// For each input, whether one of these results sends it a gradient.
   std::vector<bool> reached(const std::vector<bool>& results) const;
 
-  /// For each result, whether its gradient gets to one of these inputs.
+  /// For each result, whether its gradient reaches one of these inputs.
   std::vector<bool> reaching(const std::vector<bool>& inputs) const;
 
  private:

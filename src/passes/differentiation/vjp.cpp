@@ -181,8 +181,8 @@ class Split {
     }
   }
 
-  /// Values that the forward doesn't read, such as cos(x) for the derivative of sin(x). The backward computes them from
-  /// x, which it has anyway, so that no stack of them is kept.
+  /// Values that only the derivative reads, such as cos(x) for sin(x). The backward computes them again from x, which
+  /// it has anyway, so no stack of them is stored.
   ValueSet only_for_derivative(const ir::Block& primal) const {
     ValueSet read, others;
     for (ValueId v : outputs_) read.insert(v);

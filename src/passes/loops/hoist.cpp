@@ -23,7 +23,7 @@ enum class Depends : uint8_t {
   kLoop      ///< on a carry, or not computable outside
 };
 
-/// Ops that run for all steps at once wherever possible.
+/// Whether the op should run for all steps at once wherever it can.
 bool must_leave(OpCode code) {
   OpClass op_class = info(code).op_class;
   return op_class == OpClass::kProduct || op_class == OpClass::kReduction || ir::traits_of(code).table >= 0;

@@ -78,7 +78,7 @@ class EditedOps {
   std::unordered_map<size_t, std::vector<Op>> before_;
 };
 
-/// The stacks of one scan; finds those that have a part in common.
+/// The stacks of a scan. Finds the stacks that share columns.
 class StacksOfScan {
  public:
   StacksOfScan(const Program& program, const Op& scan) : program_(program) {

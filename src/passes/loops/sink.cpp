@@ -23,7 +23,7 @@ using Dims = std::vector<int64_t>;
 
 bool is_product(OpCode code) { return info(code).op_class == OpClass::kProduct; }
 
-/// a^T b, summed over all rows: the sum over steps is the same product of the rows of all steps.
+/// Whether the op is a^T b, summed over all rows. Its sum over steps is the same product over the rows of all steps.
 bool is_sum_over_rows(OpCode code) { return ir::traits_of(code).contracts == ir::Contracts::kLeading; }
 
 /// op(sum of x over steps) = sum of op(x) over steps.
@@ -405,7 +405,7 @@ class Sink {
   ValueSet steady_;                      ///< in a ragged region: results without rows that are the same in every step
   ValueSet stays_, moved_;
   ValueSet read_behind_;  ///< values that moved ops read, other than sums over rows
-  ValueSet xs_, ys_;      ///< the region's arguments that are xs; what it yields as ys
+  ValueSet xs_, ys_;      ///< the region's arguments for xs; the values that it yields as ys
   std::unordered_map<ValueId, Part> part_of_;
   std::map<std::pair<std::vector<ValueId>, int64_t>, ValueId> concats_;  ///< their concatenation along this dim
   AllSteps* all_ = nullptr;

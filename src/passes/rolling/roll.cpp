@@ -22,7 +22,7 @@ constexpr size_t kFewestSteps = 3;
 
 bool is_heavy(const Block& block);
 
-/// Ops so slow that the overhead of a loop is small beside them.
+/// Whether the op is so slow that a loop's overhead is small beside it.
 bool is_heavy(const Op& op) {
   OpClass kind = ir::info(op.code).op_class;
   return kind == OpClass::kProduct || kind == OpClass::kRegion ||

@@ -22,7 +22,7 @@ class RolledWriter {
   void write(const ir::Op& op);
   /// The scan of the steps.
   void write(StepBody&& body, const Steps& steps);
-  /// The value in the new block that stands for one of the sequence. Its op is written if it isn't yet.
+  /// The new block's value for a value of the sequence. Writes its op if the block lacks it.
   ir::ValueId written(ir::ValueId v);
   /// The new block's ops.
   std::vector<ir::Op> finish();

@@ -355,7 +355,7 @@ Steps StepMatch::narrower() const {
   };
   auto first = static_cast<int64_t>(begin);
   if (begin > 0 && step_of(begin) >= 0 && step_of(begin) < first && step_of(begin - 1) < first - 1) --begin;
-  end += steps_.count - failed_.size();  // the tuple of a carry lacks the value of the last step
+  end += steps_.count - failed_.size();  // a carry's tuple has no value for the last step
   if (begin == 0 && end == steps_.count) return none;
   return {steps_.start + begin * steps_.period, steps_.period, end - begin};
 }

@@ -110,7 +110,7 @@ class StepMatch {
   std::vector<Pending> pending_;
   std::unordered_map<size_t, std::vector<Known>> known_;
   std::vector<size_t> known_keys_;
-  bool is_weight_ = false;  ///< the values being matched are weights; stacking would copy them
+  bool is_weight_ = false;  ///< whether the values being matched are weights, which stacking would copy
   Tuple failed_;
 };
 

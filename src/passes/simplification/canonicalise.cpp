@@ -21,32 +21,11 @@ class Canonicalise {
 
   /// One sweep; true iff something changed.
   bool run() {
-    find_inner_pad_sums();
     run(program_.body);
     return simplifier_.changed;
   }
 
  private:
-  void find_inner_pad_sums() {
-    ValueMap<uint32_t> uses;
-    ValueSet pads, adds;
-    for_each_use(program_.body, [&](ValueId v) { ++uses[v]; });
-    find_inner_pad_sums(program_.body, uses, pads, adds);
-  }
-
-  void find_inner_pad_sums(const Block& block, const ValueMap<uint32_t>& uses, ValueSet& pads, ValueSet& adds) {
-    for (const Op& op : block.ops) {
-      for (const Block& region : op.regions) find_inner_pad_sums(region, uses, pads, adds);
-      if (op.code == OpCode::kPad) pads.insert(op.results[0]);
-      if (ir::traits_of(op.code).adds != ir::Adds::kSum) continue;
-      adds.insert(op.results[0]);
-      for (size_t i = 0; i < 2; ++i)
-        if (const ValueId sum = op.operands[i];
-            adds.contains(sum) && uses.get(sum) == 1 && pads.contains(op.operands[1 - i]))
-          simplifier_.inner_pad_sums.insert(sum);
-    }
-  }
-
   void run(Block& block) {
     Block out;
     Block* before = simplifier_.enter(&out);
@@ -100,8 +79,8 @@ class Canonicalise {
 
   void run_cond(Op op) {
     if (std::optional<double> known = simplifier_.splat(op.operands[0])) return take_branch(op, *known != 0 ? 0 : 1);
-    if (const Op* negated = simplifier_.definition(op.operands[0], OpCode::kNot)) {
-      op.operands[0] = negated->operands[0];
+    if (const ValueId opposite = simplifier_.negation_of(op.operands[0]); opposite != ir::kNoValue) {
+      op.operands[0] = opposite;
       std::swap(op.regions[0], op.regions[1]);
       simplifier_.changed = true;
     }
@@ -170,15 +149,13 @@ class Canonicalise {
 
   /// Removes carries that a step yields unchanged, and carries whose init is the constant that every step yields.
   void constant_carries(ScanParts& parts) {
-    std::unordered_map<ValueId, const Op*> constants;
+    std::unordered_map<ValueId, double> constants;
     for (const Op& op : parts.ops)
-      if (ir::is_constant(op.code)) constants.emplace(op.results[0], &op);
+      if (const auto value = ir::constant_value(op)) constants.emplace(op.results[0], *value);
     std::erase_if(parts.carries, [&](const ScanParts::Carry& carry) {
       bool same = carry.out == carry.arg || replaced_(carry.out) == carry.init;
-      if (auto it = constants.find(carry.out); !same && it != constants.end()) {
-        const Op* init = simplifier_.definition(carry.init, OpCode::kConstant);
-        same = init && init->attr<double>("value") == it->second->attr<double>("value");
-      }
+      if (auto it = constants.find(carry.out); !same && it != constants.end())
+        same = simplifier_.splat(carry.init) == it->second;
       if (!same) return false;
       replace(carry.arg, carry.init);
       replace(carry.result, carry.init);

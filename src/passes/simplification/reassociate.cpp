@@ -24,7 +24,7 @@ class Separate {
     for (size_t i = static_cast<size_t>(carries); i < region.args.size(); ++i) step_.insert(region.args[i]);
     inside_ = defined_in(region);
     for (const Op& op : region.ops)
-      if (ir::traits_of(op.code).adds == ir::Adds::kSum)
+      if (ir::is_addition(op.code))
         for (ValueId v : op.operands)
           if (uses(v) == 1) inner_.insert(v);
   }
@@ -34,7 +34,7 @@ class Separate {
       for (ValueId& v : op.operands) v = replaced_(v);
       for (Block& nested : op.regions) substitute(nested, replaced_);
       if (ir::weights_of(op) != ir::kNoValue && split(op)) continue;
-      if (ir::traits_of(op.code).adds == ir::Adds::kSum && regroup(op)) continue;
+      if (ir::is_addition(op.code) && regroup(op)) continue;
       push(std::move(op));
     }
     for (ValueId& v : region_.results) v = replaced_(v);
@@ -80,11 +80,12 @@ class Separate {
     out_.ops.push_back(std::move(op));
   }
 
-  const Op* definition(ValueId v, OpCode code) const {
+  /// The op that computes the value, if it is in the region and of a code of which `is_wanted` is true.
+  const Op* definition(ValueId v, bool (*is_wanted)(OpCode)) const {
     const uint32_t at = at_.get(v);
     if (at == 0) return nullptr;
     const Op& op = out_.ops[at - 1];
-    return op.code == code ? &op : nullptr;
+    return is_wanted(op.code) ? &op : nullptr;
   }
 
   /// Enters the op that the builder has just made, like any other.
@@ -97,7 +98,7 @@ class Separate {
 
   /// A product with a concatenation is the sum of the products with its parts.
   bool split(const Op& op) {
-    const Op* concat = definition(op.operands[0], OpCode::kConcat);
+    const Op* concat = definition(op.operands[0], &ir::is_join);
     ValueId weights = op.operands[1];
     int64_t last = program_.type(op.operands[0]).rank() - 1;
     if (!concat || concat->attr<int64_t>("dim") != last || inside_.contains(weights)) return false;
@@ -135,7 +136,7 @@ class Separate {
     while (!pending.empty()) {
       ValueId each = pending.back();
       pending.pop_back();
-      const Op* op = definition(each, OpCode::kAdd);
+      const Op* op = definition(each, &ir::is_addition);
       if (op && uses(each) == 1) {
         pending.push_back(op->operands[1]);
         pending.push_back(op->operands[0]);
@@ -148,13 +149,13 @@ class Separate {
   /// A sum of broadcasts with equal dims as the broadcast of the sum. hoist then moves the sum before its repetition.
   ValueId sum_of_broadcasts(std::span<const ValueId> values) {
     std::vector<ValueId> parts;
-    const Op* first = values.empty() ? nullptr : definition(values[0], OpCode::kBroadcast);
+    const Op* first = values.empty() ? nullptr : definition(values[0], &ir::is_repeated);
     if (!first) return ir::kNoValue;
     auto dims = first->attr<std::vector<int64_t>>("dims");
     ir::Type from = program_.type(first->operands[0]);
     ir::Type to = program_.type(values[0]);
     for (ValueId v : values) {
-      const Op* op = definition(v, OpCode::kBroadcast);
+      const Op* op = definition(v, &ir::is_repeated);
       if (!op || op->attr<std::vector<int64_t>>("dims") != dims || program_.type(op->operands[0]) != from)
         return ir::kNoValue;
       parts.push_back(op->operands[0]);

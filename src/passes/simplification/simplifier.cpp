@@ -47,6 +47,11 @@ std::optional<double> Simplifier::splat(ValueId value) const {
   return op ? std::optional(op->attr<double>("value")) : std::nullopt;
 }
 
+ValueId Simplifier::negation_of(ValueId value) const {
+  const Op* op = definition(value, OpCode::kNot);
+  return op ? op->operands[0] : kNoValue;
+}
+
 void Simplifier::append(Op op) {
   if (places_.size() < program_.values.size()) places_.resize(program_.values.size() + program_.values.size() / 2);
   for (ValueId result : op.results) places_[result] = {block_, block_->ops.size()};
@@ -307,12 +312,31 @@ std::vector<Simplifier::Piece> Simplifier::pieces_of(const Op& sum, int64_t dim)
   return pieces;
 }
 
+void Simplifier::find_inner_pad_sums(const Block& body) {
+  ValueMap<uint32_t> uses;
+  for_each_use(body, [&](ValueId v) { ++uses[v]; });
+  ValueSet pads, sums;
+  const auto visit = [&](const auto& self, const Block& block) -> void {
+    for (const Op& op : block.ops) {
+      for (const Block& region : op.regions) self(self, region);
+      if (op.code == OpCode::kPad) pads.insert(op.results[0]);
+      if (op.code != OpCode::kAdd) continue;
+      sums.insert(op.results[0]);
+      for (size_t i = 0; i < 2; ++i)
+        if (const ValueId sum = op.operands[i];
+            sums.contains(sum) && uses.get(sum) == 1 && pads.contains(op.operands[1 - i]))
+          inner_pad_sums_.insert(sum);
+    }
+  };
+  visit(visit, body);
+}
+
 /// A sum of pads along one dim whose inner ranges are equal or lie side by side becomes one pad of a concatenation.
 ValueId Simplifier::sum_of_pads(const Op& op) {
   constexpr size_t kFew = 64;
   const std::optional<int64_t> dim = padded_dim(op.operands[0]);
   if (!dim || padded_dim(op.operands[1]) != dim) return kNoValue;
-  if (inner_pad_sums.contains(op.results[0])) {
+  if (inner_pad_sums_.contains(op.results[0])) {
     pad_sums_.emplace(op.results[0], *dim);
     return kNoValue;
   }

@@ -13,7 +13,7 @@ namespace weft::passes {
 /// The rewrite rules of canonicalise for single ops, and the definitions of values that they look up.
 class Simplifier {
  public:
-  explicit Simplifier(ir::Program& program) : program_(program) {}
+  explicit Simplifier(ir::Program& program) : program_(program) { find_inner_pad_sums(program.body); }
 
   /// From now on ops go to this block. Returns the block where they went before.
   ir::Block* enter(ir::Block* block);
@@ -37,14 +37,12 @@ class Simplifier {
   /// that work on its rows: they work on all rows, and the region's ops on the rows of a step.
   void enter_ragged(const ir::Ragged& ragged) { ragged_.push_back({ragged, {}}); }
   void leave_ragged() { ragged_.pop_back(); }
-  /// The op if it is of this code.
+  /// The op that computes the value, if it is of this code; else null.
   const ir::Op* definition(ir::ValueId value, ir::OpCode code) const;
   /// The number that all elements of the value are, if it is known.
   std::optional<double> splat(ir::ValueId value) const;
-
-  /// Additions whose only reader adds another pad to them, as the gradients of slices are added up. Only the last
-  /// addition of such a sum is simplified, as a whole: otherwise each part would be copied once for each that follows.
-  ValueSet inner_pad_sums;
+  /// The value whose `not` this value is; kNoValue if it is none.
+  ir::ValueId negation_of(ir::ValueId value) const;
 
   bool changed = false;  ///< true iff a rule has applied
 
@@ -61,6 +59,7 @@ class Simplifier {
     int64_t start, limit;
     ir::ValueId value;
   };
+  void find_inner_pad_sums(const ir::Block& body);
   ir::ValueId sum_of_pads(const ir::Op& op);
   std::vector<Piece> pieces_of(const ir::Op& sum, int64_t dim) const;
   ir::ValueId pad_of_pieces(const ir::Op& op, int64_t dim, const std::vector<Piece>& pieces);
@@ -97,6 +96,9 @@ class Simplifier {
   std::vector<Place> places_;                          ///< where each value is computed
   std::vector<RaggedRegion> ragged_;                   ///< the ragged regions around the current block
   std::unordered_map<ir::ValueId, int64_t> pad_sums_;  ///< by sum of pads: its dim
+  /// Additions whose only reader adds another pad to them, as the gradients of slices are added up. Only the last
+  /// addition of such a sum is simplified, as a whole: otherwise each part would be copied once for each that follows.
+  ValueSet inner_pad_sums_;
 };
 
 }  // namespace weft::passes

@@ -88,7 +88,7 @@ class Prepacker {
       return found == uses_.ops.end() ? std::vector<const Op*>() : found->second;
     };
     std::vector<const Op*> wanted = readers(product);
-    if (wanted.size() != 1 || ir::traits_of(wanted[0]->code).adds != ir::Adds::kSum) return place;
+    if (wanted.size() != 1 || !ir::is_addition(wanted[0]->code)) return place;
     while (place > 0 && ops[static_cast<size_t>(place) - 1].code == OpCode::kMatmulPacked &&
            readers(ops[static_cast<size_t>(place) - 1]) == wanted)
       --place;

@@ -49,7 +49,7 @@ class WriteOrder {
     size_t result;
     ValueId input;
     size_t op;
-    bool is_read = false;  ///< by an op of its own stage
+    bool is_read = false;  ///< whether an op of its own stage reads it
     bool too_early = false;
   };
 

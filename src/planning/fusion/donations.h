@@ -30,8 +30,8 @@ bool may_fail(const ir::Program& program, const ir::Op& op);
 /// Protects donated inputs from ops that may fail. Results that take an input's memory are written only after such ops,
 /// so that a call that fails leaves the inputs unchanged.
 struct LateWrites {
-  /// By op of the body: whether it runs after all stages that may fail. Deferred are the ops that write such results,
-  /// and the ops that read these results.
+  /// By op of the body: whether it is deferred, that is, runs after all stages that may fail. Deferred are the ops that
+  /// write such results, and their readers.
   std::vector<bool> deferred;
   /// The first deferred op, if it may fail but finds all its errors before it writes. It runs after all other ops that
   /// may fail and before all that write. A later op that makes the same checks cannot fail:
@@ -45,7 +45,7 @@ struct LateWrites {
 };
 LateWrites late_writes(const LoweringRules& rules);
 
-/// Whether the result at this position is the very input whose memory it takes, so that there is nothing to write.
+/// Whether the result at this position is the same value as the input whose memory it takes: then nothing is written.
 bool is_kept(const ir::Program& program, size_t result);
 
 }  // namespace weft::planning

@@ -54,8 +54,8 @@ class ScanGrouping {
   const Stage& stage(int64_t place) const { return body_.stages[static_cast<size_t>(place)]; }
   bool is_scan(int64_t place) const { return stage(place).lowering == Lowering::kScan; }
 
-  /// The group that starts with the scan at this place: later scans that follow it, or that are independent of all
-  /// others in the group.
+  /// The group that starts with the scan at this place. A later scan joins if it follows a scan of the group, or is
+  /// independent of all of them.
   ScanGroup from(int64_t first) {
     ScanGroup group;
     if (!is_scan(first)) return group;

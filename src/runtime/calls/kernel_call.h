@@ -40,7 +40,7 @@ struct PackCall {
   int64_t skip = 0;  ///< elements of the source before the first
   int64_t k = 0, n = 0, groups = 1, unroll = 1, ld = 0, panels = 0;
   bool transposed = false, pairs = false;
-  bool may_be_left_out = false;  ///< its readers then read the source
+  bool may_be_left_out = false;  ///< its readers read the source if the pack is left out
   std::vector<DimExpr> rows;     ///< the rows multiplied by the panels: a sum of terms
   std::vector<DimExpr> times;    ///< how often products go over the panels: a sum of terms
 
@@ -384,7 +384,7 @@ using KernelCall = std::variant<CallbackCall, PackCall, OuterCall, ColumnSumCall
                                 SizeCall, DivideCall, CopyCall, PadCall, GatherCall, ScatterCall, ScatterAddCall,
                                 DynamicSliceCall, DynamicUpdateCall>;
 
-/// What a call gets beside its arguments: the buffers, and which member runs it.
+/// The context of a call: the buffers, and the member that runs the call.
 struct CallContext {
   void* const* buffers;
   const std::vector<int64_t>& symbols;  ///< values

@@ -95,7 +95,7 @@ Arena::Block Arena::acquire(int64_t bytes, int64_t most_larger) {
       const int64_t larger = found->first;
       return {this, take(found), larger};
     }
-    // The new block also serves the calls that used the next smaller one, so that one is freed.
+    // The new block serves the calls of the next smaller block too, so the smaller block is freed.
     if (found != idle_.begin() && std::prev(found)->first >= kPagedFrom &&
         capacity <= most_larger * std::prev(found)->first)
       drop(std::prev(found));

@@ -54,8 +54,8 @@ class Arena {
   /// A block of at least `bytes`. std::bad_alloc if there is no memory even after all idle blocks were freed.
   Block acquire(int64_t bytes) { return acquire(bytes, kMostLarger); }
 
-  /// A block that is at most a quarter larger than asked for. It is for memory that is kept for long, so that large
-  /// blocks stay free for the runs that need them.
+  /// A block at most a quarter larger than `bytes`, for memory that is kept for long: large blocks stay free for the
+  /// runs that need them.
   Block acquire_close(int64_t bytes) { return acquire(bytes, 1); }
 
   /// The bytes in idle blocks.

@@ -12,9 +12,9 @@ struct Reservation {
   int64_t first, last;
 };
 
-/// The order in which reservations are stacked. Reservations that overlap in time share no memory if each begins where
-/// the highest of those below it ends. This holds for all sizes, so one stacking serves other sizes than those it was
-/// made for.
+/// The order in which reservations are stacked: each begins where the highest of the reservations below it ends, so
+/// that reservations which overlap in time share no memory. This holds at any sizes, so a stacking made for some sizes
+/// serves others too.
 struct Stacking {
   std::vector<uint32_t> order;  ///< all reservations; each comes after those below it
   std::vector<uint32_t> below;  ///< the entries directly below order[i]: below[begin[i]], ..., below[begin[i + 1] - 1]

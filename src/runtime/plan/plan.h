@@ -26,8 +26,8 @@ struct BufferPlan {
   int64_t donor = -1;  ///< of an output: the input in whose memory it lies, or -1
   int64_t element_size = 4;
   DimExpr elements;
-  int64_t copies = 1;           ///< the number of consecutive instances, each padded to a cache line,
-  int64_t copies_a_member = 0;  ///< and how many more there are for each further member that shares columns
+  int64_t copies = 1;           ///< consecutive instances, each padded to a cache line
+  int64_t copies_a_member = 0;  ///< further instances for each member that shares columns, beyond the first
   int64_t first = 0, last = 0;  ///< live range: from the first stage that writes it (StagePlan::index) to the last that
                                 ///< reads it, both included
 
@@ -172,8 +172,8 @@ struct StagePlan {
     static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
   };
   std::vector<CarryCopy> carry_copies;
-  /// One of several scans side by side, and the scan that it follows: an earlier one, by index. At each step the
-  /// follower reads only what the leader has stored in that step, so it may run some steps behind.
+  /// A scan that follows another of several scans side by side; both by index. At each step the follower reads only
+  /// what the leader has stored for that step, so it may run some steps behind.
   struct Follows {
     int64_t scan = 0, leader = 0;
 

@@ -15,7 +15,7 @@ namespace {
 template <typename T>
 concept HasFields = requires { T::fields(); };
 
-/// What any member can be made of.
+/// Converts to the type of any member.
 struct Anything {
   template <typename T>
   operator T() const;

@@ -19,7 +19,7 @@ struct StageSizes {
   bool side_by_side = false;  ///< scans from this one on run at the same time (StagePlan::side_by_side), ...
   int64_t member = 0;         ///< ... each by one member: this scan by member number ...
   int64_t chunk = 0;          ///< of a scan that follows another or is followed: the number of steps in a chunk
-  bool packs = false;         ///< the stage packs weights of its products on the way (packs.h)
+  bool packs = false;         ///< the stage itself packs the weights of its products (packs.h)
   bool by_columns = false;    ///< of kRows with products: threads share the columns, not the rows
   /// For a loop: the bytes of one step in each slice, then of one instance of each carry's `work`.
   std::vector<int64_t> bytes;

@@ -23,7 +23,8 @@ constexpr int strip_of_columns(int rows) {
   return 4;
 }
 
-/// Prefetches `Lines` lines of a row at each step, then goes on to the next row. No memory has to be there.
+/// Prefetches `Lines` cache lines of a row at each step, then goes on to the next row. The rows may end before: a
+/// prefetch of an invalid address does nothing.
 template <int Lines>
 struct LinesOfRows {
   uintptr_t at, row_bytes;
@@ -199,7 +200,7 @@ template <typename Kind>
 void strips_of_group(int64_t rows, const ColumnStrip<Kind>& first) {
   constexpr int kMost = kMostRowsOfColumns, kSome = kMost > 6 ? 6 : 3;
   constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
-  const int64_t whole = first.count / kUnit, units = ceil_div(first.count, kUnit);  // no stage reads what is behind
+  const int64_t whole = first.count / kUnit, units = ceil_div(first.count, kUnit);  // nothing behind these is read
   if (rows == 0) return;
   if (rows == 1) return strips_of_units<Kind, 1, 1, strip_of_columns(1)>(rows, first, 0, whole, units);
   if (rows <= 3) return strips_of_units<Kind, 1, 3, strip_of_columns(3)>(rows, first, 0, whole, units);

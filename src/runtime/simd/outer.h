@@ -21,7 +21,7 @@ constexpr int64_t kOuterPartBytes = int64_t{kVectorBytes == 64 ? 512 : 256} << 1
 
 template <typename T>
 struct OuterSizes {
-  /// Columns of a in one part: whole blocks.
+  /// The number of columns of `a` in a part: a multiple of a block's.
   static constexpr int64_t kPart = kOuterPartBytes / (kOuterChunk * int64_t{sizeof(T)}) / kOuterRows * kOuterRows;
   static constexpr int64_t kPanel = kOuterUnits * Simd<T>::kUnitLanes;  ///< columns of b in one panel
   static constexpr int64_t kScratchBytes = (kPart + kPanel) * kOuterChunk * int64_t{sizeof(T)};
@@ -54,7 +54,7 @@ struct OuterChunk {
   const T* a;  ///< first row of the chunk
   const T* b;
   int64_t lda, ldb, rows;
-  int64_t next_rows;  ///< the rows of the chunk that follows in memory, 0 after the last
+  int64_t next_rows;  ///< the number of rows of the next chunk in memory; 0 in the last chunk
   bool accumulate;
 };
 

@@ -70,7 +70,7 @@ inline void round_row(const float* from, int64_t count, uint16_t* to) {
   }
 }
 
-/// Up to this many rows are widened, not laid out anew.
+/// Rows of at most this number are widened as they lie; more rows are laid out in pairs.
 constexpr int64_t kMostWidenedRows = 8;
 constexpr int64_t kWidenedColumns = 512;
 

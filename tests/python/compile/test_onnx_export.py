@@ -140,7 +140,7 @@ def test_the_callers_translation_comes_first() -> None:
     check_onnx_runtime(program, lambda x: (-x, torch.zeros(1, 3, 4)), [(x,)])
 
 
-# torch.export's own decompositions, with tables of PyTorch's, of nobody's and of the caller's
+# torch.export's decompositions, by PyTorch's table, by none and by the caller's
 
 
 def own(input: Tensor, hx: Tensor, params: list[Tensor], *options: Any) -> tuple[Tensor, Tensor]:

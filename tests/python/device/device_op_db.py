@@ -220,7 +220,7 @@ def check_call(call: Call, run: Callable[[str], Any], wide: bool) -> None:
     torch.default_generator.manual_seed(3)
     got = run("weft")
     weft.sync()
-    # The CPU's kernel of attention, which is one for the CPU, gives gradients in an order of memory of its own.
+    # Attention on the device is the operation for the CPU, whose gradients have strides of their own.
     has_strides = not (wide and "attention" in call.op.name)
     close(got, want, wide, call.stays, has_strides, call.op.name in ROUGH)
 

@@ -162,7 +162,7 @@ def test_views_stay_views(again):
 
 
 def test_pickled_tensors():
-    """Each has its whole storage afterwards, as on the CPU."""
+    """Each unpickled tensor has its whole storage, as on the CPU."""
     x = torch.arange(6.0, device="weft")
     y, part, turned = pickle.loads(pickle.dumps([x, x[1:3], x.view(2, 3).t()]))
     assert y.is_cpu and part.tolist() == [1, 2] and turned.tolist() == [[0, 3], [1, 4], [2, 5]]

@@ -177,6 +177,11 @@ def test_an_error_in_a_module_looks_as_under_python(tmp_path: Path) -> None:
     assert ours.returncode == plain.returncode and "weft" not in ours.stderr.replace(str(tmp_path), "")
 
 
+def state_of(process: int) -> str:
+    """What the process's first thread does, as Linux has it: R runs, S sleeps."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_control_c(tmp_path: Path) -> None:
     write(tmp_path, "script.py", "import time\nprint('ready', flush=True)\ntime.sleep(60)")
     ends = []
@@ -191,7 +196,8 @@ def test_control_c(tmp_path: Path) -> None:
             text=True,
         )
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.2)
+        while state_of(process.pid) in "RD":  # until it sleeps
+            time.sleep(0.001)
         process.send_signal(signal.SIGINT)
         error = process.communicate(timeout=60)[1]
         ends.append((process.returncode, error))

@@ -165,7 +165,7 @@ print(weft._C.team_size(), after - before)
 
 
 def test_denormals_are_flushed_when_the_caller_flushes_them():
-    """In every thread of the team alike: OpenMP's workers have modes of their own."""
+    """All threads of the team flush alike, although each of OpenMP's workers has its own mode."""
     text = """
 program @small(%x: f32[T,N]) {
   %factor = constant {value = 1e-30} : f32[T,N]

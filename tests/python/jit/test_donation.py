@@ -342,10 +342,10 @@ def test_what_donate_takes():
 @pytest.mark.parametrize(
     "fn, message",
     [
-        (lambda p, g: (g.sum(), p), r"donated arguments \(0,\) must be float32\[3,4\] as it is, but is float32\[\]"),
-        (lambda p, g: p.double(), r"must be float32\[3,4\] as it is, but is float64\[3,4\]"),
+        (lambda p, g: (g.sum(), p), r"arguments \(0,\) must be float32\[3,4\], as the old one is, but is float32\[\]"),
+        (lambda p, g: p.double(), r"must be float32\[3,4\], as the old one is, but is float64\[3,4\]"),
         (lambda p, g: ([p],), r"must return a tuple that begins with the new values of the donated arguments \(0,\)"),
-        (lambda p, g: (1.0, p), r"must be float32\[3,4\] as it is, but is float 1.0"),
+        (lambda p, g: (1.0, p), r"must be float32\[3,4\], as the old one is, but is float 1.0"),
     ],
 )
 def test_results_that_are_no_new_values(fn, message, disabled):

@@ -106,7 +106,7 @@ def test_halves_of_any_length(length: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 2])
 def test_few_elements(length: int) -> None:
-    """PyTorch cuts x[1:] of nothing off at nothing, where T-1 would be negative: another program."""
+    """For T = 0 PyTorch's x[1:] has no elements, where T-1 would be negative: that is another program."""
     jitted = weft.jit(neighbours)
     for size in (6, length):
         x = torch.randn(size, 3)

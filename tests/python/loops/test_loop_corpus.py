@@ -69,7 +69,7 @@ def test_a_loop_is_a_scan_at_the_first_length_and_at_the_second(name: str) -> No
 
 
 class Spectral(nn.Module):
-    """No program has complex numbers, which each step makes."""
+    """Each step makes complex numbers, which the IR lacks."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -107,7 +107,7 @@ def busy(turn):
         errors.append(error)
 
 def verdict(child):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done: return os.waitstatus_to_exitcode(status)

@@ -88,7 +88,7 @@ def test_a_package_that_is_written_again_is_loaded_again(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A package's, beside one of another architecture, objects and archives."""
+    """The library of a package that also has another architecture's library, objects and archives."""
     torch.manual_seed(23)
     path = tmp_path_factory.mktemp("packages") / "model"
     weft.package(nn.GRU(2, 5), torch.randn(3, 2), path, targets=[_C.package_host(), OTHER])

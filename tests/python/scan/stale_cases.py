@@ -58,7 +58,7 @@ Case = tuple[Step, list[Change]]
 
 
 def set_to(place: Any, name: str, *values: Any) -> list[Change]:
-    """Changes to each of the values, and back to the present one."""
+    """Functions that set the place to each of the values in turn, and at last to its present value."""
     before = place[name] if isinstance(place, dict) else getattr(place, name)
     put = place.__setitem__ if isinstance(place, dict) else functools.partial(setattr, place)
     return [functools.partial(put, name, value) for value in (*values, before)]

@@ -166,7 +166,7 @@ def test_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
             assert torch.autograd.gradgradcheck(scan, (h, xs))
             with torch.no_grad():
                 assert not scan(h, xs)[0].requires_grad
-        assert len(longer) < 3  # once for each kind of gradient, and mode
+        assert len(longer) < 3  # once for each kind of gradient and each grad mode
 
 
 class Doubled(torch.autograd.Function):

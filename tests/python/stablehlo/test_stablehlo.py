@@ -459,7 +459,7 @@ def test_donated_inputs_stay_the_callers() -> None:
 
 
 def test_counts() -> None:
-    """Of a product in a loop of tanh: both are there once, and so are what XLA fuses."""
+    """A loop with a product and a tanh counts each once, and each fusion of XLA's once."""
     text = """program @loop(%h0: f32[8,16], %u: f32[16,16]) {
       %h = scan length 10 carry(%h = %h0) xs() {
         %a = matmul %h, %u
@@ -504,7 +504,7 @@ def test_wrong_use(error: type[Exception], message: str, arguments: tuple[Any, .
 
 
 def test_gradients_of_nothing() -> None:
-    with pytest.raises(RuntimeError, match="gradients of what"):
+    with pytest.raises(RuntimeError, match="gradients=True needs an input that requires grad"):
         weft.stablehlo(SQUARE, torch.ones(3), gradients=True)
 
 

@@ -375,7 +375,7 @@ class Decoder(nn.Module):
         (lambda x: x[:, -1], r"picks steps by number, as `x\[:, -1\]` does"),
         (lambda x: x[:, :5], "takes 5 steps of the whole sequence by number"),
         (lambda x: x[:, x.shape[1] // 2 :], "counted from the end of the sequence"),
-        (lambda x: x.flip(1), "turns time round"),
+        (lambda x: x.flip(1), "reverses the steps"),
         (lambda x: torch.cat([x, x], 1), "puts one sequence behind another"),
         (lambda x: x.roll(1, 1), "(counted from the end|behind another|in front of the sequence)"),
         (lambda x: x * x.shape[1], "the number of steps"),

@@ -91,7 +91,7 @@ TEST_F(ProgramCache, IgnoresADamagedFile) {
     EXPECT_TRUE(is_from_disk());  // by the object of its module
     EXPECT_EQ(fs::file_size(file), size);
   }
-  // Whole, with the right checksum, but nothing that a program was stored as.
+  // Files with a right checksum whose contents are no stored program.
   for (const char* bytes : {"", "12", "x 3", "99999 {}", "0 7 short", "3 {}{9 x"}) {
     jit::store_object(key(), bytes, jit::Stored::kProgram);
     EXPECT_FALSE(load_program(key())) << bytes;

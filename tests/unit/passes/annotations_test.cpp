@@ -27,7 +27,7 @@ constexpr const char* kInputs =
     "%x: f32[4,B], %y: f32[4,B], %c: f32[2,6], %m: f32[6,32], %n: i64[4,B], %d: i64[4,B], %q: bool[4,B], %p: bool[], "
     "%i: i64[3], %u: f32[3,B], %a: f32[5,2,6], %b: f32[5,6,2]";
 
-/// An op of that code, with `#` where its attributes continue, and the lines that it needs before it.
+/// An op's text, with `#` where further attributes go, and the lines that define its operands.
 struct Sample {
   std::string op;
   std::string before;

@@ -153,7 +153,7 @@ TEST(Vjp, RaggedScanThatMixesRows) {
                   {{"T", 4}, {"B", 3}, {"N", 9}}, 2);
 }
 
-/// A ragged scan in each step of a dense one, whose rows are carried on from one to the next.
+/// Each step of a dense scan contains a ragged scan, whose last rows are the dense scan's carry.
 TEST(Vjp, RaggedScanInAScan) {
   ir::Program program = in_f64(R"(program @nested(%x: f32[S,N,3], %sizes: i64[T], %h: f32[B,3], %w: f32[3,3]) {
     %last, %all = scan reverse length S carry(%c = %h) xs(%xs = %x) {

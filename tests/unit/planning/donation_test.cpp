@@ -86,7 +86,7 @@ constexpr Hazard kHazards[] = {
        return %p2 in %p, %m2 in %m })"},
     {"the_input_itself", "kept", "program @p(%p: f32[B,40]) { %n = neg %p : f32[B,40]\n return %p in %p, %n }"},
     {"the_input_itself_twice", "kept", "program @p(%p: f32[B,40]) { return %p, %p in %p, %p }"},
-    // One copy is made before its own input is read, the other one after.
+    // The first result is made elsewhere, since %p is still to be read, and copied. The second is made in place.
     {"a_swap", "copied, in place", "program @p(%p: f32[B,40], %q: f32[B,40]) { return %q in %p, %p in %q }"},
     {"a_turn", "copied, in place, in place",
      "program @p(%p: f32[B,40], %q: f32[B,40], %r: f32[B,40]) { return %q in %p, %r in %q, %p in %r }"},
@@ -417,7 +417,7 @@ TEST(Donation, InputsThatShareMemoryAreRefused) {
   };
   for (float* x : {memory.data(), memory.data() + 3})
     EXPECT_EQ(error_of([&] { run(memory.data(), x); }),
-              "weft::call: inputs 0 and 1 of program @p share memory, in which a result is stored");
+              "weft::call: inputs 0 and 1 of program @p share memory, and a result is stored there");
   EXPECT_EQ(memory, std::vector<float>(8, 1.0F));
   run(memory.data(), memory.data() + 4);
   EXPECT_EQ(memory, (std::vector<float>{2, 2, 2, 2, 1, 1, 1, 1}));

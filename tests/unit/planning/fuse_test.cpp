@@ -54,7 +54,7 @@ int64_t stages_of(const planning::BlockSchedule& block) {
 
 int64_t stages_of_body(const std::string& text) { return stages_of(Lowered(text).schedule.body); }
 
-/// The number of stages of the one scan, which is one function.
+/// The number of stages in the program's only scan. The scan is one function.
 int64_t stages_of_scan(const std::string& text) {
   const Lowered lowered(text);
   EXPECT_EQ(lowered.schedule.scans.size(), 1u);

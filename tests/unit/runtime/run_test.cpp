@@ -97,7 +97,7 @@ TEST_F(RunTest, AFailureOutsideEndsTheRun) {
   EXPECT_EQ(calls_inside_, 3 * (2 * 2 + 1));
 }
 
-/// Between such calls a team is woken for the stages that are worth it.
+/// Between calls outside of the team, the team is woken only for stages with enough work.
 TEST_F(RunTest, LittleWorkBetweenSuchCallsWakesNobody) {
   mutable_settings().share_all = false;
   auto stage = [this](std::vector<int64_t> terms, bool in_region) {

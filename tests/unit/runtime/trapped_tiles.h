@@ -114,8 +114,8 @@ class TrappedTiles {
     sigaction(SIGILL, &action, &before_);
   }
   ~TrappedTiles() { sigaction(SIGILL, &before_, nullptr); }
-  /// What runs under it. Not by pair_kernels(), after which each parallel region of this process would release tiles:
-  /// an illegal instruction once nothing traps it any more.
+  /// The kernels to run while tiles are trapped. pair_kernels() would have each later parallel region of this process
+  /// release tiles, which is an illegal instruction once nothing traps it.
   static const PairKernels& kernels() { return kAmxPairs; }
 
   TrappedTiles(const TrappedTiles&) = delete;

@@ -201,7 +201,7 @@ TEST_P(UnpackedTest, AnElementHasTheSameBitsWhateverIsBesideIt) {
   }
 }
 
-/// A layout, its panels, and the memory that a test of it needs.
+/// A layout, with the number and sizes of its panels and weights.
 struct Sizes {
   ProductLayout layout;
   int64_t panels, panel_bytes, weights;  ///< weights: their elements, with the gaps between rows

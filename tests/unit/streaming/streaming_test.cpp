@@ -211,7 +211,7 @@ TEST(Streaming, RefusesWhatNeedsTheEnd) {
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = reduce_sum %x {dims = [0]} return %y }"),
             "reduce_sum over time (a mean, norm, softmax or attention over all steps) needs all steps of the sequence");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = reverse %x {dim = 0} return %y }"),
-            "reverse turns time round, which needs the sequence's end first");
+            "reverse reverses the steps, which needs the sequence's end first");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = slice %x {dim = 0, start = dim(T-1), limit = dim(T)} return %y }"),
             "slice begins at step T-1, counted from the end of the sequence");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = slice %x {dim = 0, start = 0, limit = 5} return %y }"),
@@ -383,10 +383,10 @@ TEST(StreamingRandom, ChunksGiveTheWhole) {
       for (int64_t each : expect_chunks_give_the_whole(whole, {0}, 1000, 5, seed)) compared += each;
       ++streamed;
     } catch (const RefusedError& refused) {
-      // What is in front of a sequence that lacks its first steps.
+      // The program puts something in front of a sequence that lacks its first steps.
       EXPECT_NE(std::string(refused.what()).find("of which the first steps are missing"), std::string::npos)
           << refused.what();
-    } catch (const Error& error) {  // of sizes that these five chunks don't have
+    } catch (const Error& error) {  // five chunks are too few for the program's sizes
       EXPECT_NE(std::string(error.what()).find("negative"), std::string::npos) << error.what();
     }
     if (HasFailure()) break;

@@ -123,7 +123,7 @@ def _folded(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
             b = parameter({second: found[second].to(a.dtype)}, second)
             found[plain] = fold(a, b)
         except RuntimeError:
-            raise FormatError(f"{name} and {second} have shapes that {what} doesn't make") from None
+            raise FormatError(f"{name} and {second} don't have the shapes that {what} makes") from None
         del found[name], found[second]
         notes.append(f"{plain} is computed from {name} and {second} as {what} does")
     return found, notes

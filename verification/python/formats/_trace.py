@@ -43,8 +43,8 @@ def layers_of(tensors: dict[str, Tensor], options: Options) -> Source | None:
     for gate, value in values.items():
         if gate != "gates" and (not value.shape[2] or y.shape[2] % value.shape[2]):
             raise FormatError(
-                f"{gates[gate]} has {value.shape[2]} units, which y's {y.shape[2]} (units times directions) is no "
-                "multiple of"
+                f"{gates[gate]} has {value.shape[2]} units; y has {y.shape[2]} columns (units times directions), "
+                "which is no multiple of that"
             )
     ignored = sorted(tensors.keys() - own.keys() - set(gates.values()))
     return Source("", "trace", [], Trace(x, y, gates=values, **states), ignored=ignored)

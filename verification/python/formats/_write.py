@@ -51,7 +51,7 @@ def write(
         format = "trace"
     target = by_extension(path) if format is None else by_name(format)
     if target.write is None:
-        raise FormatError(f"{path}: files of {target.name} are read, and not written")
+        raise FormatError(f"{path}: files of {target.name} can be read, but not written")
     if isinstance(content, Trace) != (target.name == "trace"):
         what = "a trace" if isinstance(content, Trace) else "layers"
         raise FormatError(f"{path}: format {target.name} can't hold {what}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Iterable, Sequence
 
+from weft._base.report import escaped as _text
+from weft._base.report import escaped_lines, page
 from weft.verification import _plots, _svg
 from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
 from weft.verification._style import CSS
@@ -14,9 +15,6 @@ from weft.verification._untried import in_words
 
 _PLOTS = 8  #: plots beyond these are folded away
 _COLUMNS = 480  #: columns of one plot; many plots together have not many more than ten times that
-
-#: Every text from a file is escaped; in addition this policy keeps everything from being loaded or run.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 _KEY = """<div class="key" aria-hidden="true">
 <span><svg viewBox="0 0 30 12"><path class="difference" d="M0 6h30"/><path class="difference dots" d="M15 6h0"/></svg>
@@ -43,26 +41,7 @@ def to_html(report: Results) -> str:
         _section("The two sides", _sides(report)),
         "<footer>Written by <code>weft verify</code>. Values over a plot show when the pointer rests there.</footer>",
     ]
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<link rel="icon" href="data:,">',
-            f"<title>{title}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
-            *filter(None, body),
-            "</main>\n</body>\n</html>\n",
-        ]
-    )
-
-
-def _text(text: str) -> str:
-    return html.escape(_plots.printable(text))
-
-
-def _block(text: str) -> str:
-    """A text of several lines."""
-    return "\n".join(_text(line) for line in text.splitlines())
+    return page(title, CSS, body)
 
 
 def _number(value: float | None, digits: int = 3) -> str:
@@ -186,7 +165,7 @@ def _change(change: Change, side: str, alone: bool) -> str:
     other = "candidate" if side == "reference" else "reference"
     code = (
         f'<p class="more">So changed, the {_text(side)} does what the {other} does:</p>'
-        f"<pre><code>{_block(change.configuration)}</code></pre>"
+        f"<pre><code>{escaped_lines(change.configuration.rstrip())}</code></pre>"
         if change.configuration
         else ""
     )

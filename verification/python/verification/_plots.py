@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
+from weft._base.report import printable
 from weft.verification._results import Place, Results, Spot, Track
 
 #: Decades further than these below the largest value tell nothing.
@@ -109,12 +110,6 @@ def step_ticks(steps: int, most: int) -> list[int]:
 
 def differing_first(report: Results) -> list[Track]:
     return sorted(report.tracks, key=lambda track: track.first is None)
-
-
-def printable(text: str) -> str:
-    """Names come from files. Characters that a terminal or a page would obey rather than show (control characters,
-    changes of the direction of writing, half characters) are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -62,7 +62,7 @@ class Track:
     layer_name: str
     kind: str  #: GRU, LSTM, RNN
     direction: str  #: forward, reverse, or both where only their merged result is known
-    difference: Sequence[float | None]  #: of h, with each side run on from its own states, from the input alone
+    difference: Sequence[float | None]  #: of h, where each side computes all steps from its own states
     defect: Sequence[float | None]  #: of one step of the reference from the candidate's state before it
     bound: Sequence[float | None]  #: how far rounding can move that
     first: Place | None  #: None: this direction agrees

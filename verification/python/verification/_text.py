@@ -7,6 +7,7 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
+from weft._base.report import painted, printable
 from weft.verification import _plots
 from weft.verification._plots import Column, Scale
 from weft.verification._results import Change, Diagnosis, Place, Results, Side, Track
@@ -44,7 +45,7 @@ class _Paint:
         self.color = color
 
     def __call__(self, text: str, style: str) -> str:
-        return f"\033[{_CODES[style]}m{text}\033[0m" if self.color else text
+        return painted(text, _CODES[style]) if self.color else text
 
     def marks(self, row: str) -> str:
         return "".join(self(c, c) if c in _CODES else c for c in row) if self.color else row
@@ -52,7 +53,7 @@ class _Paint:
 
 def _wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
     following = indent if hanging is None else hanging
-    return textwrap.wrap(_plots.printable(text), width, initial_indent=indent, subsequent_indent=following)
+    return textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=following)
 
 
 def _headline(report: Results, width: int, paint: _Paint) -> list[str]:
@@ -97,7 +98,7 @@ def _diagnosis(diagnosis: Diagnosis, budget: float, width: int, paint: _Paint) -
     lines = [paint(line, "bold") for line in _wrapped(f"{diagnosis.scope}: {title}", width, "  ", "    ")]
     lines += _wrapped(diagnosis.sentence, width, "  ")
     for change in diagnosis.changes:
-        lines += [f"      {_plots.printable(line)}" for line in change.configuration.splitlines()]
+        lines += [f"      {printable(line)}" for line in change.configuration.splitlines()]
     if diagnosis.changes:
         lines += _wrapped(f"(so changed, the {diagnosis.side} does what the other does)", width, "  ", "   ")
     for other in diagnosis.also:

@@ -46,7 +46,7 @@ class Faults:
     initial_state: str = ""  #: zeros, h zeros, c zeros, exchanged
     # where directions and layers are put together
     reverse_kept: bool = False  #: the reverse direction's results stay in the order of processing
-    flipped: str = ""  #: the input is, last step first: input (and the results are turned back), both
+    flipped: str = ""  #: what is reversed in time: "input" (results are turned back), or "both"
     batch_axis: bool = False
     exchanged: str = ""  #: results, weights: of the two directions
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import html.parser
 import io
 import itertools
 import json
 import math
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import jsonschema
 import pytest
 import report_cases
 from PIL import Image
+from report_pages import Page, check_needs_nothing_else, chromium, measured, needs_browser
 
 from weft.verification import _plots, _style
 from weft.verification._html import to_html
@@ -180,49 +178,9 @@ def test_what_json_lacks_is_written_as_strings() -> None:
 # The page
 
 
-class Page(html.parser.HTMLParser):
-    """Checks that elements are closed in the right order, and collects them."""
-
-    VOID = ("meta", "link", "br")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
-            self.texts.append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
 @EVERY
 def test_the_page_is_well_formed_and_needs_nothing_else(name: str) -> None:
-    text = to_html(report_cases.ALL[name]())
-    page = Page(text)
-    assert not page.all("script") and not page.all("img") and not page.all("iframe")
-    for tag, attributes in page.elements:
-        assert not any(key.startswith("on") or key == "src" for key in attributes), (tag, attributes)
-        assert attributes.get("href") in (None, "data:,")
-    assert "http:" not in text and "https:" not in text and "url(" not in text and "@import" not in text
-    assert text.encode("utf-8")
+    page = check_needs_nothing_else(to_html(report_cases.ALL[name]()))
     for path in page.all("path"):
         assert re.fullmatch(r"[MLHVhvZ\d. -]*", path["d"]), "a path holds something other than numbers"
 
@@ -278,45 +236,19 @@ def test_long_sequences_make_no_long_page() -> None:
 
 # In a browser
 
-CHROMIUM = shutil.which("chromium")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium isn't installed (scripts/setup.sh installs it)")
 WIDTH = 900
-#: Goes into a copy of the page and tells the places of its plots, and which elements don't fit.
-MEASURE = """<script>
-const boxes = [...document.querySelectorAll('.plot > svg')].map(svg => {
-  const box = svg.getBoundingClientRect();
-  return [box.left, box.top + scrollY, box.width, box.height];
-});
-const overlaps = [];
-for (const axis of document.querySelectorAll('.xs, .ys')) {
-  const spans = [...axis.children].map(span => [span.textContent, span.getBoundingClientRect()]);
-  for (const [a, x] of spans) for (const [b, y] of spans)
-    if (a < b && x.left < y.right && y.left < x.right && x.top < y.bottom && y.top < x.bottom) overlaps.push([a, b]);
+#: The places of a page's plots, and the pairs of labels on their axes that overlap.
+PLOTS = {
+    "boxes": """[...document.querySelectorAll('.plot > svg')].map(svg => {
+      const box = svg.getBoundingClientRect();
+      return [box.left, box.top + scrollY, box.width, box.height];
+    })""",
+    "overlaps": """[...document.querySelectorAll('.xs, .ys')].flatMap(axis => {
+      const spans = [...axis.children].map(span => [span.textContent, span.getBoundingClientRect()]);
+      return spans.flatMap(([a, x]) => spans.filter(([b, y]) =>
+        a < b && x.left < y.right && y.left < x.right && x.top < y.bottom && y.top < x.bottom).map(([b]) => [a, b]));
+    })""",
 }
-const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-const height = document.documentElement.scrollHeight;
-document.body.textContent = JSON.stringify({boxes, overlaps, wide, height});
-</script>"""
-
-
-def chromium(page: str, folder: Path, *arguments: str) -> str:
-    """Output and errors; what the page's console said is among the errors."""
-    (folder / "page.html").write_text(page, encoding="utf-8")
-    done = subprocess.run(
-        [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr",
-            f"--user-data-dir={folder}/profile", *arguments, f"file://{folder}/page.html",
-        ],
-        capture_output=True, text=True, timeout=120, cwd=folder,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-def measured(page: str, folder: Path, width: int) -> dict:
-    unlocked = re.sub(r"<meta http-equiv=[^>]*>", "", page).replace("</body>", MEASURE + "</body>")
-    out = chromium(unlocked, folder, f"--window-size={width},1000", "--dump-dom")
-    return json.loads(html.unescape(re.search(r"<body>(\{.*\})\s*</body>", out)[1]))
 
 
 def painted(picture: Image.Image, box: list[float], color: str) -> list[tuple[int, int]]:
@@ -340,7 +272,7 @@ def test_the_browser_draws_the_plots(colors: dict[str, str], scheme: int, tmp_pa
     first = report_cases.place()
     report = report_cases.report([report_cases.track(size, first, defect), report_cases.track(size, first, defect)])
     page = to_html(report)
-    room = measured(page, tmp_path, WIDTH)
+    room = measured(page, tmp_path, WIDTH, PLOTS)
     assert len(room["boxes"]) == 2
     window = f"--window-size={WIDTH},{room['height']}"
     said = chromium(page, tmp_path, window, f"--blink-settings=preferredColorScheme={scheme}", "--screenshot=page.png")
@@ -368,7 +300,7 @@ def test_the_browser_draws_the_plots(colors: dict[str, str], scheme: int, tmp_pa
 @needs_browser
 @pytest.mark.parametrize("name", ["odd", "hostile", "long"])
 def test_the_page_fits_a_phone_and_labels_keep_apart(name: str, tmp_path: Path) -> None:
-    room = measured(to_html(report_cases.ALL[name]()), tmp_path, 500)
+    room = measured(to_html(report_cases.ALL[name]()), tmp_path, 500, PLOTS)
     assert room["wide"] <= 0 and room["overlaps"] == [] and room["boxes"]
 
 

@@ -507,7 +507,7 @@ TEST_P(VerifyKinds, NumbersWithoutBoundsAreTheSame) {
   }
 }
 
-// Rearrangements that are made when an element is read are those that move all elements.
+// A rearrangement gives the same matrix element by element, as it is read, and when all elements are moved at once.
 TEST(VerifyLayer, MovesAreTheSameByRowsAndAtOnce) {
   Random random(25);
   Matrix matrix = random.matrix(12, 5);

@@ -61,7 +61,7 @@ void add_step_changes(const Problem& problem, const Scope& scope, std::vector<Ch
 void edit_layers(Problem& problem, const Scope& scope, const std::function<void(Layer&)>& edit);
 void edit_directions(Problem& problem, const Scope& scope, const std::function<void(Layer&, Direction&)>& edit);
 
-/// The gates that a cell computes: all except a gate that is one minus another.
+/// The gates that a cell computes itself. A gate that is one minus another is not among them.
 std::vector<int> computed_gates(const Cell& cell);
 /// The gates in words: ", in gate n" or ", in gates r, z"; "" for all gates of a kind.
 std::string gates_text(Kind kind, const std::vector<int>& gates);

@@ -11,7 +11,7 @@
 namespace weft::verify {
 namespace {
 
-// A part of the problem: one layer, or one direction of it.
+// The problem reduced to a layer, or to one direction of a layer.
 Problem part_of(const Problem& whole, int64_t layer, int64_t direction) {
   Problem part;
   part.layers = {whole.layers[layer]};

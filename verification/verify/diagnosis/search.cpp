@@ -17,7 +17,7 @@ constexpr double kTrials = 80;
 // The part of the work on pairs that is for the usual ones.
 constexpr double kUsualPairs = 8.0 / 9;
 
-// The units of the number that differs first which are compared before all others.
+// The number of units compared before all others, in the row that differs first.
 constexpr int64_t kSampled = 2;
 
 constexpr double kMuchSmaller = 0.25;
@@ -181,7 +181,7 @@ std::vector<const Change*> Search::usual_changes() const {
   return usual;
 }
 
-// In the order of the catalogue if that is as good as the one in which they were tried.
+// Tries the three in the order of the catalogue; if they don't explain it so, in the order in which they were found.
 void Search::explain_by_three(const Change& first, const Change& second, const Change& last) {
   std::vector<const Change*> three{&first, &second, &last};
   std::sort(three.begin(), three.end());  // all are elements of `known_`

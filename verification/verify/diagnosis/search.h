@@ -44,7 +44,7 @@ class Search {
   const std::vector<Change> known_;
   const double overhead_;
   bool is_known_ = true;  // every h is recorded, so that every step stands by itself
-  Sample sample_;         // of the number that differs first
+  Sample sample_;         // the units around the number that differs first
   ProductCache cache_;
   LayerCache below_;
   std::vector<Found> found_;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
-import time
 import warnings
 from types import CodeType, FunctionType
 from typing import Any
@@ -19,7 +18,7 @@ from weft.explanation._changes.code import Put, Source, code_copies
 from weft.explanation._changes.rewrites import Change, changed, changes_for
 from weft.explanation._measuring.steps import Step, Variant, compiled, run_once, same
 from weft.explanation._report.records import Break, Frame
-from weft.explanation._watching import reasons
+from weft.explanation._watching import clock, reasons
 from weft.explanation._watching.collect import BreakKey, Collected, collect, is_library, key_of, plain_name
 from weft.explanation._watching.watch import Watch, Watched
 
@@ -102,10 +101,10 @@ class Workshop:
         variants = [self._variant(each) for each in (mend, other)]
         for turn in range(_QUICK + 2):
             for index, variant in enumerate(variants):
-                begin = time.perf_counter()
+                begin = clock.now()
                 run_once(variant, self.step)
                 if turn > 1:
-                    times[index].append(time.perf_counter() - begin)
+                    times[index].append(clock.now() - begin)
         return mend if min(times[0]) < min(times[1]) else other
 
     def _variant(self, mend: Mend) -> Variant:

@@ -17,7 +17,7 @@ from weft.explanation import _C
 from weft.explanation._lazy.changes import LazyChange
 from weft.explanation._lazy.cuts import Cut
 from weft.explanation._lazy.loops import Loop
-from weft.explanation._lazy.snapshot import close, differing
+from weft.explanation._lazy.snapshot import CHANGED, UNCHANGED
 from weft.explanation._lazy.trial_worker import Plan
 
 _MOST_LOOKED_AT = 60  #: steps of one process
@@ -78,16 +78,23 @@ class Trials:
         return looked
 
     def misfit(self, looked: list[Looked], variant: int) -> str:
-        """How the variant's steps differ from the program's own; "" if they don't. Names that differ without a change
-        too are not compared."""
+        """How the variant's steps differ from the program's own; "" if they don't. Names and printed numbers that
+        differ without a change too are not compared."""
         own = self._reference
-        loose: set[str] = set().union(*(differing(looked[i].names, own[i].names) for i in self._steps(looked, 0)))
-        prints = all(_same_text(looked[i], own[i]) for i in self._steps(looked, 0))
+        unchanged = [(looked[i], own[i]) for i in self._steps(looked, 0)]
+        loose: set[str] = set().union(*(UNCHANGED.differing(one.names, other.names) for one, other in unchanged))
+        has_words = all(one.printed[0] == other.printed[0] for one, other in unchanged)
+        has_numbers = all(UNCHANGED.close(one.printed[1], other.printed[1]) for one, other in unchanged)
+
+        def prints_the_same(one: Looked, other: Looked) -> bool:
+            numbers = not has_numbers or CHANGED.close(one.printed[1], other.printed[1])
+            return numbers and one.printed[0] == other.printed[0]
+
         for i in self._steps(looked, variant):
-            if names := differing(looked[i].names, own[i].names) - loose:
+            if names := CHANGED.differing(looked[i].names, own[i].names) - loose:
                 return f"{', '.join(sorted(names)[:3])}: other values at the end of the step"
             # Output after the end of a step belongs to the next one.
-            if prints and not any(_same_text(looked[i], own[j]) for j in (i, i - 1)):
+            if has_words and not any(prints_the_same(looked[i], own[j]) for j in (i, i - 1)):
                 return "it prints something else"
         return ""
 
@@ -160,7 +167,3 @@ def _rounds(found: dict[str, Any]) -> list[list[float]]:
     chosen = settled if 2 * sum(map(bool, cells)) >= len(cells) else every
     # The last round was cut off.
     return [[_C.quantile(cell, 0.25) for cell in times] for times in chosen if all(times)]
-
-
-def _same_text(one: Looked, other: Looked) -> bool:
-    return one.printed[0] == other.printed[0] and close(one.printed[1], other.printed[1])

@@ -9,7 +9,6 @@ import io
 import logging
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -22,6 +21,7 @@ from weft._base.torch_private import TorchCompileInductorWrapper, TorchCompileWr
 from weft.explanation import _C
 from weft.explanation._changes.code import Put, replaced, swapped
 from weft.explanation._report.records import Measured
+from weft.explanation._watching import clock
 from weft.explanation._watching.watch import CompiledGraph, GraphCall, Watch, tensors
 
 
@@ -254,17 +254,17 @@ class Race:
 
         Ctrl-C ends it between rounds or within one; what whole rounds measured stays.
         """
-        begin = time.perf_counter()
+        begin = clock.now()
         done = 0
         steps = self._steps_of_a_turn()
-        while done < self.rounds and (done < 3 or time.perf_counter() - begin < self.seconds):
+        while done < self.rounds and (done < 3 or clock.now() - begin < self.seconds):
             times = {}
             for index in self._order.sample(range(len(self.variants)), len(self.variants)):
                 times[index] = self._turn(self.variants[index], steps[index])
             for index, seconds in times.items():
                 self.variants[index].rounds.append(seconds)
             done += 1
-            progress(min(1.0, max(done / self.rounds, (time.perf_counter() - begin) / self.seconds)))
+            progress(min(1.0, max(done / self.rounds, (clock.now() - begin) / self.seconds)))
         return done
 
     def _steps_of_a_turn(self) -> list[int]:
@@ -279,11 +279,11 @@ class Race:
         with variant.inside():
             for index in range(steps + 1):
                 step.clear_gradients()
-                begin = time.perf_counter()
+                begin = clock.now()
                 result = step.run(variant.call)
                 if variant.after:
                     variant.after()
-                end = time.perf_counter()
+                end = clock.now()
                 del result  # and not before: what nobody holds the lazy device does not compute
                 if index:
                     times.append(end - begin)
@@ -301,9 +301,9 @@ def recorded_steps(
             calls: list[GraphCall] = []
             watch.graph_calls = calls
             try:
-                begin = time.perf_counter()
+                begin = clock.now()
                 step.run(variant.call)
-                found.append((begin, time.perf_counter(), calls))
+                found.append((begin, clock.now(), calls))
             finally:
                 watch.graph_calls = None
     return found

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import math
 
+from weft._base.report import escaped as _text
 from weft.explanation import _C
 from weft.explanation._report.records import Run, Subject
-from weft.explanation._report.text import measured, place, printable, seconds, size
+from weft.explanation._report.text import measured, place, seconds, size
 
 _WIDTH = 1000.0
-
-
-def _text(value: str) -> str:
-    return html.escape(printable(value))
 
 
 def time_line(subject: Subject) -> str:

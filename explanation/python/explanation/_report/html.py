@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import os
 
+from weft._base.report import escaped_lines as text
+from weft._base.report import page
 from weft.explanation._report import figures
 from weft.explanation._report.records import (
     Action,
@@ -18,21 +19,15 @@ from weft.explanation._report.records import (
     Warned,
 )
 from weft.explanation._report.style import CSS
-from weft.explanation._report.text import headline, measured, place, printable, seconds, share_of, size
-
-#: All text from a program is escaped; in addition this policy keeps everything from being loaded or run.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+from weft.explanation._report.text import headline, measured, place, seconds, share_of, size
 
 
 def to_html(results: Results) -> str:
     """The page: text that is ready to be written to a file in UTF-8."""
-    return "\n".join(
+    return page(
+        text(headline(results)),
+        CSS,
         [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<link rel="icon" href="data:,">',
-            f"<title>{text(headline(results))}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
             _verdict(results),
             *(_subject(subject) for subject in results.subjects),
             _section("What PyTorch's compiler warned of", "\n".join(map(_warned, results.warnings))),
@@ -40,14 +35,8 @@ def to_html(results: Results) -> str:
             "A cost is what a step gains when the break is mended: the median of steps with and without the change "
             "that took turns, and the interval in which it lies with 95 %. What is marked as an estimate is the time "
             "between two graphs.</footer>",
-            "</main>\n</body>\n</html>\n",
-        ]
+        ],
     )
-
-
-def text(value: str) -> str:
-    """The text escaped, without unprintable characters."""
-    return html.escape("\n".join(map(printable, value.split("\n"))))
 
 
 def _section(title: str, content: str) -> str:

@@ -94,7 +94,7 @@ class Graph:
     ops: int
     ended_by: int | None  #: the break; None: the function returned
     aot: int  #: graphs of AOTAutograd: forward, backward, inference
-    kernels: int | None  #: calls of kernels in Inductor's code; None: not Inductor's
+    kernels: int | None  #: calls of kernels in Inductor's code; None: another backend
     compile_seconds: float
     hits: float | None = None  #: per step
     seconds: Measured | None = None  #: per step
@@ -144,7 +144,7 @@ class Stage:
     """The number of pieces into which one way of compiling divides a step."""
 
     name: str  #: "FX", "AOT", "kernels", "weft", "lazy", "StableHLO", "kernels of XLA"
-    count: int | None  #: pieces a step; None: not run
+    count: int | None  #: the number of pieces of a step; None: the stage was not run
     why: str  #: why it differs from the stage before
 
 

@@ -1,48 +1,26 @@
 """How the page looks."""
 
-#: Colors by role, for light and dark backgrounds. Roles differ in lightness and hatching too, not in hue alone.
-LIGHT = {
-    "page": "#faf9f6", "card": "#ffffff", "ink": "#1d1c1a", "quiet": "#65615a", "edge": "#e2ded6", "code": "#f3f1ec",
-    "grid": "#e9e6df", "bad": "#a83800", "bad-back": "#fdeee3", "good": "#00578f", "good-back": "#e5f1fa",
+from weft._base import report
+
+#: Colors by role, for light and dark backgrounds; those of the figures are among them.
+LIGHT = report.LIGHT | {
     "graph": "#0072b2", "gap": "#d55e00", "rest": "#b8b2a6", "back": "#56b4e9", "added": "#e3f4e5",
     "removed": "#fbe6e3",
 }  # fmt: skip
-DARK = {
-    "page": "#161513", "card": "#1f1e1b", "ink": "#eceae4", "quiet": "#a39e94", "edge": "#36332e", "code": "#292723",
-    "grid": "#302e29", "bad": "#ffa06b", "bad-back": "#38231a", "good": "#7cc4f5", "good-back": "#162c3d",
+DARK = report.DARK | {
     "graph": "#62bdf0", "gap": "#ff8c42", "rest": "#6d675e", "back": "#2b7cb0", "added": "#1d3322",
     "removed": "#3d211d",
 }  # fmt: skip
 
-
-def _variables(colors: dict[str, str]) -> str:
-    return ";".join(f"--{name}:{color}" for name, color in colors.items())
-
-
-CSS = (
-    f"""
-:root{{color-scheme:light dark;{_variables(LIGHT)}}}
-@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}
-"""
-    + """
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
-  "Helvetica Neue",Arial,sans-serif;-webkit-text-size-adjust:100%}
-main{max-width:64rem;margin:0 auto;padding:2.5rem 1.25rem 4rem}
-h1,h2,h3,p,dl,dd,ul,ol,figure{margin:0;padding:0}
-h1{font-size:2.1rem;line-height:1.15;letter-spacing:-.02em;font-weight:680}
+_RULES = """main{max-width:64rem}
 h2{font-size:1.45rem;letter-spacing:-.01em;font-weight:650;margin:3rem 0 .2rem;overflow-wrap:anywhere}
 h3{font-size:.8rem;letter-spacing:.09em;text-transform:uppercase;color:var(--quiet);font-weight:600;
   margin:2rem 0 .7rem}
-code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.9em}
-code{overflow-wrap:anywhere}
-.verdict{padding:1.5rem 1.6rem;border-radius:14px}
 .verdict.bad{background:var(--bad-back)}.verdict.good{background:var(--good-back)}
 .verdict p{margin-top:.5rem;font-size:1.08rem;max-width:46rem}
 .quiet{color:var(--quiet);font-size:.9rem}
-.card{background:var(--card);border:1px solid var(--edge);border-radius:12px;padding:1.1rem 1.3rem;margin:0 0 1rem;
-  min-width:0;overflow-wrap:anywhere}
-.scroll{overflow-x:auto;overflow-wrap:normal}
+.card{padding:1.1rem 1.3rem;overflow-wrap:anywhere}
+.scroll{overflow-wrap:normal}
 .action{display:grid;grid-template-columns:2.2rem minmax(0,1fr) auto;gap:.2rem 1rem}
 .rank{font-size:1.3rem;font-weight:680;color:var(--quiet)}
 .gain{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -56,11 +34,9 @@ code{overflow-wrap:anywhere}
 pre.diff{margin:.7rem 0 0;padding:.7rem 0;background:var(--code);border-radius:8px;line-height:1.5;overflow-x:auto}
 pre.diff span{display:block;padding:0 1rem;white-space:pre;min-width:max-content}
 .plus{background:var(--added)}.minus{background:var(--removed)}.about{color:var(--quiet)}
-table{border-collapse:collapse;width:100%;font-size:.92rem;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:.45rem .9rem .45rem 0;border-bottom:1px solid var(--edge);vertical-align:top}
-th{color:var(--quiet);font-weight:500;font-size:.82rem;white-space:nowrap}
-tr:last-child td{border-bottom:0}
-th.right,td.right{text-align:right;white-space:nowrap}
+th,td{padding:.45rem .9rem .45rem 0;vertical-align:top}
+th{white-space:nowrap}
+th.right,td.right{white-space:nowrap}
 .bars{display:grid;grid-template-columns:max-content minmax(0,1fr) max-content;gap:.45rem .9rem;align-items:center;
   font-size:.92rem;font-variant-numeric:tabular-nums}
 .bars svg{width:100%;height:1.5rem;display:block}
@@ -69,7 +45,7 @@ svg{overflow:visible}
 .graph{fill:var(--graph)}.gap{fill:var(--gap)}.rest{fill:var(--rest)}.back{fill:var(--back)}
 .range{stroke:var(--ink);stroke-width:1.5;vector-effect:non-scaling-stroke;fill:none}
 .line{width:100%;height:5.2rem;display:block}
-.key{display:flex;flex-wrap:wrap;gap:.2rem 1.3rem;font-size:.86rem;color:var(--quiet);margin-top:.5rem}
+.key{gap:.2rem 1.3rem;margin-top:.5rem}
 .key i{display:inline-block;width:.85rem;height:.85rem;border-radius:3px;margin-right:.4rem;vertical-align:-.08rem}
 .scale{display:flex;justify-content:space-between;font-size:.8rem;color:var(--quiet);margin-top:.25rem}
 .source{width:100%;font-size:.86rem;line-height:1.5}
@@ -82,10 +58,9 @@ svg{overflow:visible}
 .scatter{width:100%;max-width:34rem;height:16rem;display:block}
 .scatter text{font-size:12px;fill:var(--quiet)}
 .axis{stroke:var(--edge);fill:none}
-footer{margin-top:2.5rem;color:var(--quiet);font-size:.86rem}
-@media (max-width:36rem){main{padding:1rem .8rem 3rem}h1{font-size:1.6rem}.verdict,.card{padding:1rem}
-  .action{grid-template-columns:1.4rem minmax(0,1fr)}.gain{grid-column:2;grid-row:2;text-align:left;white-space:normal}
-  .bars{grid-template-columns:max-content minmax(0,1fr)}.bars .value{grid-column:2}.bars .why{grid-column:1/3}}
-@media print{.card,.verdict{break-inside:avoid}}
 """
-)
+_NARROW = """  .action{grid-template-columns:1.4rem minmax(0,1fr)}
+  .gain{grid-column:2;grid-row:2;text-align:left;white-space:normal}
+  .bars{grid-template-columns:max-content minmax(0,1fr)}.bars .value{grid-column:2}.bars .why{grid-column:1/3}"""
+
+CSS = report.style(LIGHT, DARK, _RULES, ("36rem", _NARROW))

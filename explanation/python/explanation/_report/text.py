@@ -6,14 +6,10 @@ import os
 import shutil
 import textwrap
 
+from weft._base.report import painted, printable
 from weft.explanation._report.records import Action, Break, Measured, Recompile, Results, Stage, Subject
 
 _CODES = {"bold": "1", "good": "32", "bad": "33", "quiet": "2"}
-
-
-def printable(text: str) -> str:
-    """The text with all unprintable characters escaped."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def seconds(value: float) -> str:
@@ -85,7 +81,7 @@ class _Writer:
         self.lines: list[str] = []
 
     def paint(self, text: str, style: str) -> str:
-        return f"\033[{_CODES[style]}m{text}\033[0m" if self.color else text
+        return painted(text, _CODES[style]) if self.color else text
 
     def put(self, text: str = "", indent: int = 0, style: str = "") -> None:
         margin, text = " " * indent, printable(text)

@@ -8,7 +8,6 @@ import functools
 import inspect
 import os
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from weft._base.torch_private import OutputGraph, pytree, trace_log
+from weft.explanation._watching import clock
 from weft.explanation._watching.collect import is_library
 from weft.explanation._watching.interrupts import Interrupts
 from weft.explanation._watching.said import Said
@@ -157,13 +157,13 @@ class Watch:
             if len(watched.variety) < _MOST_KINDS:
                 watched.variety.setdefault(_kind(watched.arguments), watched.arguments)
             self.subject = watched.number
-            begin = time.perf_counter()
+            begin = clock.now()
             try:
                 with self.interrupts.kept():
                     result = compiled(*args, **kwargs)
             finally:
                 self.subject = -1
-            watched.seconds.append(time.perf_counter() - begin)
+            watched.seconds.append(clock.now() - begin)
             watched.grad = any(leaf.requires_grad for leaf in tensors(result))
             return result
 
@@ -192,9 +192,9 @@ class Watch:
                 graph.inputs = args
             if calls is None:
                 return compiled(*args)
-            begin = time.perf_counter()
+            begin = clock.now()
             result = compiled(*args)
-            end = time.perf_counter()
+            end = clock.now()
             size = sum(leaf.nbytes for leaf in tensors(result)) if self.count_bytes else -1
             calls.append(GraphCall(graph, begin, end, size))
             _time_backward(graph, result, calls)
@@ -210,10 +210,10 @@ def _time_backward(graph: CompiledGraph, result: Any, calls: list[GraphCall]) ->
         if node.name() != "CompiledFunctionBackward":
             continue
         begins: list[float] = []
-        node.register_prehook(lambda gradients, begins=begins: begins.append(time.perf_counter()))
+        node.register_prehook(lambda gradients, begins=begins: begins.append(clock.now()))
 
         def done(inputs: Any, outputs: Any, begins: list[float] = begins) -> None:
-            end = time.perf_counter()
+            end = clock.now()
             calls.append(GraphCall(graph, begins.pop(), end, -1, True))
 
         node.register_hook(done)

@@ -155,7 +155,7 @@ def _number(example: Any, sources: Sequence[Source], tensors: Sequence[Tensor]) 
         for dim, size in enumerate(source.example.shape):
             if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
                 return tensor.shape[dim]
-    raise UnsupportedError(f"the number {example}")
+    raise UnsupportedError(f"the number {example}, which is no size of a tensor that the loop reads")
 
 
 def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:

@@ -32,7 +32,7 @@ def write(layers: list[Layer], path: Path) -> list[str]:
     """Writes a model: of each chain of layers x [T, B, I] -> y [T, B, D*H] (x_1, y_1, ... where there are several).
 
     Raises:
-        FormatError: what ONNX's nodes can't be; all of it is named.
+        FormatError: ONNX's nodes can't express the layers; all that they can't express is named.
     """
     onnx = optional("onnx", path)
     notes: list[str] = []
