@@ -76,12 +76,13 @@ def package(
     prefix = path.name if name is None else name
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
         raise ValueError(f"{WHAT}: {prefix!r} is no name in C, which the package's functions begin with: give another")
-    wanted, stored = _targets(targets), _stored(quantize)
+    stored, activations = _stored(quantize)
+    wanted = _targets(targets, activations == "i8")
     if _is_over_time(model, example, time):
         step = step_of_model(model, example, 1 if time is None else time, delay)
     else:
         step = _given_step(model, example)
-    compiled = step.model(prefix, stored)
+    compiled = step.model(prefix, stored, activations)
     try:
         outputs = compiled.outputs()
         objects = {target: folder.Object(**compiled.compile(target, assembly)) for target in wanted}
@@ -117,13 +118,13 @@ def _with_place(message: str, step: Step) -> str:
     return f"{message[: found.end()]} {place}{message[found.end() :]}" if found and place else message
 
 
-#: The types in which weights can be stored, with the engine's names for them.
-STORED = {"int8": "i8", "bfloat16": "bf16", "float16": "f16"}
+#: What weights of products can be stored as and activations be rounded to, as types of the engine.
+STORED = {"int8": ("i8", "f32"), "int8-dynamic": ("i8", "i8"), "bfloat16": ("bf16", "f32"), "float16": ("f16", "f32")}
 
 
-def _stored(quantize: str | None) -> str:
+def _stored(quantize: str | None) -> tuple[str, str]:
     if quantize is None:
-        return "f32"
+        return "f32", "f32"
     if quantize not in STORED:
         names = ", ".join(map(repr, STORED))
         hint = did_you_mean(quantize, list(STORED)) if isinstance(quantize, str) else ""
@@ -131,9 +132,9 @@ def _stored(quantize: str | None) -> str:
     return STORED[quantize]
 
 
-def _targets(given: str | Sequence[str] | None) -> list[str]:
+def _targets(given: str | Sequence[str] | None, multiplies_bytes: bool) -> list[str]:
     known = [name for name, _ in _C.package_targets()]
-    names = [_C.package_host()] if given is None else [given] if isinstance(given, str) else list(given)
+    names = [_C.package_host(multiplies_bytes)] if given is None else [given] if isinstance(given, str) else list(given)
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"

@@ -41,6 +41,10 @@ void Emitter::emit_task(const Task& task) {
   known_.clear();
   depths_.clear();
   computed_.clear();
+  for (ValueId left : rounded_for(task))
+    if (!rounded_.contains(left)) round_rows(left);
+  known_.clear();
+  computed_.clear();
   if (task.way == Way::kElements) return emit_nest(task.values);
   over_steps(1, [&] { emit_one(task); }, steps_in_rows(task));
 }
