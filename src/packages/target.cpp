@@ -27,6 +27,7 @@ constexpr Target kX86V3 = {
     .f16c = true,
     .pairs = true,
     .dots = Dots::kSignsMoved,
+    .byte_sums = 8,
 };
 constexpr Target kX86V4 = {
     .name = "x86-64-v4",
@@ -75,6 +76,7 @@ constexpr Target kCortexM4 = {
     .fixed_addresses = true,
     .hard_floats = true,
     .dots = Dots::kHalfwords,
+    .byte_sums = 6,
 };
 
 /// The target with another name, architecture and triple, for another operating system or a similar machine.
@@ -129,7 +131,8 @@ constexpr Target kTargets[] = {
      .steps = 16,
      .rounds = false,
      .pairs = true,
-     .dots = Dots::kPairs},
+     .dots = Dots::kPairs,
+     .byte_sums = 8},
     kX86V3,
     with_dots(kX86V3, "x86-64-v3-avxvnni", "+avxvnni", Dots::kUnsigned),
     kX86V4,
@@ -146,7 +149,8 @@ constexpr Target kTargets[] = {
      .registers = 32,
      .chains = 4,
      .steps = 16,
-     .rounds = false},
+     .rounds = false,
+     .byte_sums = 12},
     kCortexM4,
     cortex_m7(),
     cortex_m33(),

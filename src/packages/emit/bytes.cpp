@@ -18,6 +18,7 @@ using llvm::Value;
 
 constexpr int64_t kWrittenVectors = 8;  // of a row; more are a loop
 constexpr int64_t kVectorsATurn = 4;    // of that loop
+constexpr unsigned kNarrow = 4;  // lanes of the narrowest vectors: with fewer, LLVM computes in other registers
 constexpr double kLeastSize = 0x1p-100;
 constexpr uint32_t kInfinity = 0x7f800000, kMagnitude = 0x7fffffff;  // bits of f32
 // 1.5 * 2^23: added to a number of a few bits it leaves the nearest integer in the lowest bits, ties to even.
@@ -58,7 +59,7 @@ std::set<ValueId> Emitter::rounded_for(const Task& task) const {
 /// Rounds all rows of a value, at all steps of the call.
 void Emitter::round_rows(ValueId left) {
   const std::vector<int64_t> shape = sizes(left);
-  const Blocks blocks = blocks_for(left, 0);
+  const Blocks blocks = blocks_for(left);
   const int64_t of_word = elements_in_word(target_), size = 4 / of_word;
   const int64_t row = (blocks.padded() + of_word - 1) / of_word;  // words
   std::vector<int64_t> strides(shape.size(), 1);
@@ -114,8 +115,8 @@ void Emitter::over_row(const Blocks& blocks, const std::function<void(Coordinate
   if (rest > 0) body({nullptr, done * lanes}, done % kVectorsATurn, rest);
 }
 
-/// The largest magnitude of a row, as the bits of an f32, which are larger for NaN than for infinity: one element, or
-/// with several steps in a vector each step's in all of its lanes.
+/// The largest magnitude of a row, as the bits of an f32, which are larger for NaN than for infinity, in the lanes of a
+/// narrow vector; with several steps in a vector each step's in all of its lanes.
 Value* Emitter::largest(ValueId left, const std::vector<Coordinate>& row, const Blocks& blocks) {
   auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), blocks.lanes * side_by_side_);
   Value* zero = llvm::Constant::getNullValue(type);
@@ -136,11 +137,11 @@ Value* Emitter::largest(ValueId left, const std::vector<Coordinate>& row, const 
   Value* all = b_.CreateLoad(type, most[0]);
   for (size_t i = 1; i < most.size(); ++i) all = larger(b_, all, b_.CreateLoad(type, most[i]));
   for (unsigned half = blocks.lanes / 2; half > 0; half /= 2) {
-    const unsigned kept = side_by_side_ > 1 ? type->getNumElements() : half;
+    const unsigned kept = side_by_side_ > 1 ? type->getNumElements() : std::max(half, std::min(blocks.lanes, kNarrow));
     std::vector<int> own, other;
     for (unsigned i = 0; i < kept; ++i) {
       own.push_back(static_cast<int>(i));
-      other.push_back(static_cast<int>(side_by_side_ > 1 ? i ^ half : i + half));
+      other.push_back(static_cast<int>(half < kept ? i ^ half : i + half));
     }
     all = larger(b_, b_.CreateShuffleVector(all, own), b_.CreateShuffleVector(all, other));
   }
@@ -156,13 +157,10 @@ void Emitter::round_row(ValueId left, const std::vector<Coordinate>& row, const 
   Value* finite = b_.CreateICmpULT(most, llvm::ConstantInt::get(most->getType(), kInfinity));
   Value* scale = b_.CreateSelect(finite, b_.CreateFDiv(size, number_of(127)), llvm::ConstantFP::getNaN(floats));
   Value* factor = b_.CreateFDiv(number_of(127), size);
-  if (side_by_side_ > 1) {
-    std::vector<int> of_step;
-    for (unsigned step = 0; step < side_by_side_; ++step) of_step.push_back(static_cast<int>(step * blocks.lanes));
-    scale = b_.CreateShuffleVector(scale, of_step);
-  } else {
-    factor = splat(factor, blocks.lanes);
-  }
+  std::vector<int> of_step;
+  for (unsigned step = 0; step < side_by_side_; ++step) of_step.push_back(static_cast<int>(step * blocks.lanes));
+  scale = b_.CreateShuffleVector(scale, of_step);
+  if (side_by_side_ == 1) factor = splat(b_.CreateShuffleVector(factor, {0}), blocks.lanes);
   store(to.scales, {row.begin(), row.end() - 1}, scale);
   over_row(blocks, [&](Coordinate column, int64_t, int64_t) {
     Place place{row, static_cast<int64_t>(row.size()) - 1, blocks.lanes};
@@ -171,11 +169,10 @@ void Emitter::round_row(ValueId left, const std::vector<Coordinate>& row, const 
   });
 }
 
-/// Numbers of about -127..127, or NaN, as integers of a word's elements. NaN becomes one of them.
+/// Numbers of -127..127 as integers of a word's elements, 127 and a bit as 127. NaN and larger numbers, of rows that have
+/// the scale NaN, become any integers.
 Value* Emitter::rounded(Value* x) {
   using codegen::number;
-  x = b_.CreateSelect(b_.CreateFCmpOLT(x, number(x, 127)), x, number(x, 127));
-  x = b_.CreateSelect(b_.CreateFCmpOGT(x, number(x, -127)), x, number(x, -127));
   x = b_.CreateFAdd(x, number(x, kToInteger + static_cast<double>(stored_offset(target_))));
   const unsigned bits = static_cast<unsigned>(32 / elements_in_word(target_));
   return b_.CreateTrunc(bits_of(b_, x), x->getType()->getWithNewType(b_.getIntNTy(bits)));

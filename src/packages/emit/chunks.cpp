@@ -94,7 +94,7 @@ unsigned Emitter::steps_in_rows(const Task& task) const {
   const auto ring = rings_.find(task.values[0]);
   if (steps_ == 1 || step_by_step_ || ring == rings_.end() || ring->second.first.made.size() > 1) return 1;
   const ValueId made = ring->second.first.made[0];
-  const Blocks blocks = blocks_for(made, 0);
+  const Blocks blocks = blocks_for(made);
   return blocks.columns == blocks.lanes ? steps_in_vector({made}, {}, blocks) : 1;
 }
 

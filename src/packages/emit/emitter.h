@@ -179,7 +179,7 @@ class Emitter {
   int64_t splits_for(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks) const;
   std::vector<Group> groups_of(const std::vector<Sum>& sums) const;
   /// `weights`: bytes that the nest reads.
-  Blocks blocks_for(ir::ValueId value, size_t sums, int64_t weights = 0) const;
+  Blocks blocks_for(ir::ValueId value, const std::vector<Sum>& sums = {}, int64_t weights = 0) const;
 
   // ---- weights in the order of reading (packing.cpp)
   DType stored_type(const std::vector<Sum>& sums) const;

@@ -174,16 +174,20 @@ std::vector<Emitter::Sum> Emitter::find_sums(const std::vector<ValueId>& values,
   return sums;
 }
 
-Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums, int64_t weights) const {
+Emitter::Blocks Emitter::blocks_for(ValueId value, const std::vector<Sum>& sums, int64_t weights) const {
   Blocks blocks;
   const std::vector<int64_t> shape = sizes(value);
   blocks.columns = shape.empty() ? 1 : shape.back();
   blocks.lanes = lanes_for(value);
   const int64_t vectors = (blocks.columns + blocks.lanes - 1) / blocks.lanes;
   blocks.count = vectors;
-  if (sums == 0) return blocks;
-  int64_t most = std::max<int64_t>(target_.registers * 3 / 4 / static_cast<int64_t>(sums), 1);
-  if (sums > kOverlapped && weights > kNear && target_.chains >= kWide) most = 1;
+  if (sums.empty()) return blocks;
+  int64_t in_bytes = 0;
+  for (const Sum& sum : sums) in_bytes += std::ranges::count_if(sum.parts, [&](auto& part) { return multiplies_bytes(part); });
+  int64_t most = target_.registers * 3 / 4 / static_cast<int64_t>(sums.size());
+  if (in_bytes > 0) most = std::min(most, target_.byte_sums / in_bytes);
+  most = std::max<int64_t>(most, 1);
+  if (sums.size() > kOverlapped && weights > kNear && target_.chains >= kWide) most = 1;
   int64_t least = 0;  // the least cost so far: 2 for a vector, 1 for the start of a block
   for (int64_t wide = 1; wide <= std::min(most, vectors); ++wide) {
     const int64_t count = (vectors + wide - 1) / wide, cost = 2 * count * wide + count;
@@ -341,7 +345,7 @@ void Emitter::end_bytes(const Part& part, const std::vector<Value*>& partial, Va
 
 /// Whether the products of a group are written out, and not a loop.
 bool Emitter::is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) const {
-  const int64_t size = turns(sums[group[0].first].parts[group[0].second]);
+  const int64_t size = sums[group[0].first].parts[group[0].second].size;
   return static_cast<int64_t>(group.size()) * blocks.vectors * size <= kStraight;
 }
 

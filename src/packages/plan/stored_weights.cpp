@@ -13,7 +13,7 @@ using ir::Op;
 
 /// The least rows and columns of a product that rounds its activations: for less, rounding them takes longer than it
 /// saves (GRU with one input: its product has one row).
-constexpr int64_t kLeastInBytes = 8;
+constexpr int64_t kLeastInBytes = 16;
 
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace weft::packages {
 ///   weft.quantize rounds the rows of PyTorch's weights.
 /// Products of f64 have no narrow form.
 ///
-/// With activations of i8 a product of at least 8 rows and columns multiplies bytes. At each step, each row of its left
+/// With activations of i8 a product of at least 16 rows and columns multiplies bytes. At each step, each row of its left
 /// operand (of a concat the part of each operand) has a scale in f32: the largest of its magnitudes m divided by 127.
 /// Its elements become x * (127 / m), rounded in f32, to the nearest integer, ties to even. These are multiplied by the
 /// integers of the weights and added up exactly, and the sum, as f32, is multiplied by the row's scale, then by the
