@@ -134,7 +134,7 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
   codegen::set_vector_isa(module, {.avx512 = target.avx512, .f16c = target.f16c});
   const Bound step(model);
   const Plan plan = plan_of(step, target.steps);
-  const StoredWeights weights(step, model.stored, model.activations);
+  const StoredWeights weights(step, model.stored);
   Emitter emitter(step, plan, weights, target, module);
   llvm::Function* one = emitter.emit_step(model.name + "_one_step");
   llvm::Function* several = emitter.emit_steps(model.name + "_steps");

@@ -1,5 +1,5 @@
-// Products of bytes: a left operand's rows are rounded to 8 bits before the nests that multiply them. StoredWeights says
-// which numbers these are; they don't depend on the target.
+// Products of bytes: a left operand's rows are rounded to 8 bits before the nests that multiply them. StoredWeights
+// says which numbers these are; they don't depend on the target.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using llvm::Value;
 
 constexpr int64_t kWrittenVectors = 8;  // of a row; more are a loop
 constexpr int64_t kVectorsATurn = 4;    // of that loop
-constexpr unsigned kNarrow = 4;  // lanes of the narrowest vectors: with fewer, LLVM computes in other registers
+constexpr unsigned kNarrow = 4;         // lanes of the narrowest vectors: with fewer, LLVM computes in other registers
 constexpr double kLeastSize = 0x1p-100;
 constexpr uint32_t kInfinity = 0x7f800000, kMagnitude = 0x7fffffff;  // bits of f32
 // 1.5 * 2^23: added to a number of a few bits it leaves the nearest integer in the lowest bits, ties to even.
@@ -28,17 +28,15 @@ Value* bits_of(llvm::IRBuilder<>& b, Value* floats) {
   return b.CreateBitCast(floats, floats->getType()->getWithNewType(b.getInt32Ty()));
 }
 
-Value* larger(llvm::IRBuilder<>& b, Value* x, Value* y) {
-  return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
-}
+Value* larger(llvm::IRBuilder<>& b, Value* x, Value* y) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y); }
 
 }  // namespace
 
-bool Emitter::multiplies_bytes(const Part& part) const { return weights_.multiplies_bytes(*part.product, part.size); }
+bool Emitter::in_bytes(const Part& part) const { return multiplies_bytes(step_, *part.product); }
 
 int64_t Emitter::turns(const Part& part) const {
   const int64_t of_word = elements_in_word(target_);
-  return multiplies_bytes(part) ? (part.size + of_word - 1) / of_word : part.size;
+  return in_bytes(part) ? (part.size + of_word - 1) / of_word : part.size;
 }
 
 std::set<ValueId> Emitter::rounded_for(const Task& task) const {
@@ -46,9 +44,7 @@ std::set<ValueId> Emitter::rounded_for(const Task& task) const {
   const std::function<void(ValueId)> visit = [&](ValueId value) {
     const Op* op = step_.op_of(value);
     if (op == nullptr || step_.is_constant(value) || !seen.insert(value).second) return;
-    if (is_product(step_, *op))
-      for (const Segment& segment : segments(step_, *op))
-        if (weights_.multiplies_bytes(*op, segment.size)) rounded.insert(segment.value);
+    if (is_product(step_, *op) && multiplies_bytes(step_, *op)) rounded.insert(op->operands[0]);
     for (ValueId operand : op->operands)
       if (!tasks_.task_of.contains(operand)) visit(operand);
   };
@@ -80,12 +76,15 @@ void Emitter::round_rows(ValueId left) {
   rounded.elements = buffer(rounded.of_words, strides, DType::kI8);
   slack_ = blocks.lanes;
   const Rounded to = rounded;
-  over_steps(1, [&] {
-    std::vector<int64_t> all = shape;
-    all.back() = 1;
-    std::vector<Coordinate> at(shape.size());
-    loops(all, 0, at, [&] { round_row(left, at, blocks, to); });
-  }, steps_in_vector({left}, {}, blocks));
+  over_steps(
+      1,
+      [&] {
+        std::vector<int64_t> all = shape;
+        all.back() = 1;
+        std::vector<Coordinate> at(shape.size());
+        loops(all, 0, at, [&] { round_row(left, at, blocks, to); });
+      },
+      steps_in_vector({left}, {}, blocks));
 }
 
 void Emitter::forget_rounded(size_t task) {
@@ -169,8 +168,8 @@ void Emitter::round_row(ValueId left, const std::vector<Coordinate>& row, const 
   });
 }
 
-/// Numbers of -127..127 as integers of a word's elements, 127 and a bit as 127. NaN and larger numbers, of rows that have
-/// the scale NaN, become any integers.
+/// Numbers of -127..127 as integers of a word's elements, 127 and a bit as 127. NaN and larger numbers, of rows that
+/// have the scale NaN, become any integers.
 Value* Emitter::rounded(Value* x) {
   using codegen::number;
   x = b_.CreateFAdd(x, number(x, kToInteger + static_cast<double>(stored_offset(target_))));

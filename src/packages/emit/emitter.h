@@ -203,7 +203,7 @@ class Emitter {
     Buffer words, elements, scales;
     Memory::Slot of_words, of_scales;
   };
-  bool multiplies_bytes(const Part& part) const;
+  bool in_bytes(const Part& part) const;
   /// The rows of weights that a part has, in words if it multiplies bytes.
   int64_t turns(const Part& part) const;
   /// The left operands of products of bytes that a nest computes.
@@ -327,7 +327,7 @@ class Emitter {
   std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
   std::map<std::tuple<ir::ValueId, Place, unsigned>, llvm::Value*> known_;  ///< at a step of those at once
   std::map<ir::ValueId, int64_t> depths_;
-  std::map<ir::ValueId, Rounded> rounded_;       ///< left operands whose rows are in 8 bits
+  std::map<ir::ValueId, Rounded> rounded_;      ///< left operands whose rows are in 8 bits
   std::map<ir::ValueId, size_t> last_rounded_;  ///< the last task that multiplies them
   std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;

@@ -65,12 +65,12 @@ Emitter::Layout Emitter::layout_of(const std::vector<Sum>& sums, const std::vect
   for (const Group& group : groups) layout.corrections += stored == DType::kI8 ? columns(group) * size : 0;
   int64_t at = layout.corrections;
   for (const Group& group : groups)
-    at += multiplies_bytes(first(group)) && stored_offset(target_) != 0 ? columns(group) * size : 0;
+    at += in_bytes(first(group)) && stored_offset(target_) != 0 ? columns(group) * size : 0;
   for (const Group& group : groups) {
-    const bool in_bytes = multiplies_bytes(first(group));
-    if (in_bytes) at = (at + align - 1) / align * align;
+    const bool words = in_bytes(first(group));
+    if (words) at = (at + align - 1) / align * align;
     layout.rows.push_back(at);
-    at += turns(first(group)) * columns(group) * (in_bytes ? elements_in_word(target_) : size_of(stored));
+    at += turns(first(group)) * columns(group) * (words ? elements_in_word(target_) : size_of(stored));
   }
   layout.bytes = (at + align - 1) / align * align;
   return layout;
@@ -106,7 +106,7 @@ llvm::GlobalVariable* Emitter::pack(const std::vector<Sum>& sums, const std::vec
                     [&](int64_t column) { return weights_.scale(*part.product, part.column.offset + column); });
       });
     over_parts([&](const Part& part) {
-      if (multiplies_bytes(part) && stored_offset(target_) != 0)
+      if (in_bytes(part) && stored_offset(target_) != 0)
         add_columns(DType::kI32, block, [&](int64_t column) { return correction(part, column); });
     });
     for (size_t g = 0; g < groups.size(); ++g) {
@@ -124,19 +124,18 @@ llvm::GlobalVariable* Emitter::pack(const std::vector<Sum>& sums, const std::vec
 std::vector<double> Emitter::row_of(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks,
                                     int64_t block, int64_t k) const {
   const size_t vectors = group.size() * blocks.vectors;
-  const bool in_bytes = multiplies_bytes(sums[group[0].first].parts[group[0].second]);
-  const int64_t first_row = in_bytes ? k * elements_in_word(target_) : k;
+  const bool words = in_bytes(sums[group[0].first].parts[group[0].second]);
+  const int64_t first_row = words ? k * elements_in_word(target_) : k;
   std::vector<double> row;
   const auto add = [&](size_t vector, unsigned lane, unsigned ahead) {
     const auto& [s, p] = group[vector / blocks.vectors];
     const Part& part = sums[s].parts[p];
-    const int64_t column =
-        block * blocks.width() + static_cast<int64_t>(vector % blocks.vectors) * blocks.lanes + lane;
+    const int64_t column = block * blocks.width() + static_cast<int64_t>(vector % blocks.vectors) * blocks.lanes + lane;
     const bool is_there = column < blocks.columns && first_row + ahead < part.size;
     row.push_back(is_there ? weights_.element(*part.product, part.row + first_row + ahead, part.column.offset + column)
                            : 0);
   };
-  if (in_bytes) {
+  if (words) {
     const auto order = order_of_weights(target_, blocks.lanes);
     for (size_t vector = 0; vector < vectors; ++vector)
       for (const auto& [lane, ahead] : order) add(vector, lane, ahead);

@@ -133,7 +133,7 @@ Value* Emitter::plain_sum(const Sum& sum) {
   if (recording_ != nullptr) return llvm::PoisonValue::get(type);
   Value* total = variable(llvm::Constant::getNullValue(type));
   for (const Part& part : sum.parts) {
-    if (multiplies_bytes(part)) {
+    if (in_bytes(part)) {
       Value* products = plain_bytes(part, sum.place);
       b_.CreateStore(add(b_.CreateLoad(type, total), products), total);
       continue;
@@ -182,10 +182,10 @@ Emitter::Blocks Emitter::blocks_for(ValueId value, const std::vector<Sum>& sums,
   const int64_t vectors = (blocks.columns + blocks.lanes - 1) / blocks.lanes;
   blocks.count = vectors;
   if (sums.empty()) return blocks;
-  int64_t in_bytes = 0;
-  for (const Sum& sum : sums) in_bytes += std::ranges::count_if(sum.parts, [&](auto& part) { return multiplies_bytes(part); });
+  int64_t of_bytes = 0;
+  for (const Sum& sum : sums) of_bytes += std::ranges::count_if(sum.parts, [&](auto& part) { return in_bytes(part); });
   int64_t most = target_.registers * 3 / 4 / static_cast<int64_t>(sums.size());
-  if (in_bytes > 0) most = std::min(most, target_.byte_sums / in_bytes);
+  if (of_bytes > 0) most = std::min(most, target_.byte_sums / of_bytes);
   most = std::max<int64_t>(most, 1);
   if (sums.size() > kOverlapped && weights > kNear && target_.chains >= kWide) most = 1;
   int64_t least = 0;  // the least cost so far: 2 for a vector, 1 for the start of a block
@@ -222,9 +222,9 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
                          const Totals& totals, int64_t splits) {
   const Part& first = sums[group[0].first].parts[group[0].second];
   const DType stored = stored_type(sums);
-  const bool in_bytes = multiplies_bytes(first);
-  auto* type = register_type(in_bytes ? DType::kI32 : dtype(sums[0].value), blocks.lanes);
-  const int64_t bytes = in_bytes ? elements_in_word(target_) : size_of(stored), size = turns(first);
+  const bool words = in_bytes(first);
+  auto* type = register_type(words ? DType::kI32 : dtype(sums[0].value), blocks.lanes);
+  const int64_t bytes = words ? elements_in_word(target_) : size_of(stored), size = turns(first);
   const auto columns = static_cast<int64_t>(group.size()) * blocks.width();
   const auto multiply = [&](Value* k, int64_t ahead, size_t p) {
     Place left{first.rows, -1, 1};
@@ -237,16 +237,15 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
       const size_t vector = p * blocks.vectors + v, vectors = group.size() * blocks.vectors;
       const int64_t offset = ahead * columns * bytes;
       std::vector<Value*> weight;
-      if (in_bytes)
+      if (words)
         weight = load_bytes(row, offset + static_cast<int64_t>(vector) * blocks.lanes * bytes, blocks.lanes);
       else
         weight.push_back(load_vector(row, offset, stored, vector, vectors, blocks.lanes));
       for (now_ = 0; now_ < at_once_; ++now_) {
         Value* total = part[now_ * of_step + v + static_cast<size_t>(ahead % own) * blocks.vectors];
         Value* before = b_.CreateLoad(type, total);
-        Value* after = in_bytes
-                           ? add_word(first, left, weight, before, blocks.lanes)
-                           : multiply_add(splat(get(first.left, left), blocks.lanes), weight[0], before);
+        Value* after = words ? add_word(first, left, weight, before, blocks.lanes)
+                             : multiply_add(splat(get(first.left, left), blocks.lanes), weight[0], before);
         b_.CreateStore(after, total);
       }
       now_ = 0;
@@ -296,7 +295,7 @@ void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Va
       continue;
     }
     const Part& first = sums[groups[g][0].first].parts[groups[g][0].second];
-    const bool corrected = multiplies_bytes(first) && stored_offset(target_) != 0;
+    const bool corrected = in_bytes(first) && stored_offset(target_) != 0;
     Totals partial;
     for (size_t p = 0; p < groups[g].size(); ++p) {
       partial.push_back(begin_bytes(first, corrected ? at(correction) : nullptr, blocks, splits));
@@ -310,7 +309,7 @@ void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Va
 
 /// Variables for the sums of a part with int8 weights: zero, or vectors from `corrections` on.
 std::vector<Value*> Emitter::begin_bytes(const Part& part, Value* corrections, const Blocks& blocks, int64_t splits) {
-  const DType dtype = multiplies_bytes(part) ? DType::kI32 : DType::kF32;
+  const DType dtype = in_bytes(part) ? DType::kI32 : DType::kF32;
   auto* type = register_type(dtype, blocks.lanes);
   std::vector<Value*> begin(blocks.vectors * static_cast<size_t>(splits), llvm::Constant::getNullValue(type)), made;
   for (unsigned v = 0; v < blocks.vectors && corrections != nullptr; ++v) {
@@ -326,7 +325,7 @@ std::vector<Value*> Emitter::begin_bytes(const Part& part, Value* corrections, c
 void Emitter::end_bytes(const Part& part, const std::vector<Value*>& partial, Value* scales, const Blocks& blocks,
                         const std::vector<Value*>& totals) {
   auto* type = register_type(DType::kF32, blocks.lanes);
-  const bool in_bytes = multiplies_bytes(part);
+  const bool words = in_bytes(part);
   for (unsigned v = 0; v < blocks.vectors; ++v) {
     const int64_t bytes = blocks.lanes * size_of(DType::kF32);
     Value* there = b_.CreateGEP(b_.getInt8Ty(), scales, number(v * bytes));
@@ -334,10 +333,10 @@ void Emitter::end_bytes(const Part& part, const std::vector<Value*>& partial, Va
     for (now_ = 0; now_ < at_once_; ++now_) {
       Value* total = totals[now_ * totals.size() / at_once_ + v];
       Value* before = b_.CreateLoad(type, total);
-      Value* made = add_splits(partial, v, blocks, in_bytes ? register_type(DType::kI32, blocks.lanes) : type);
-      b_.CreateStore(in_bytes ? b_.CreateFAdd(before, scaled(part, made, scale, blocks.lanes))
-                              : multiply_add(made, scale, before),
-                     total);
+      Value* made = add_splits(partial, v, blocks, words ? register_type(DType::kI32, blocks.lanes) : type);
+      b_.CreateStore(
+          words ? b_.CreateFAdd(before, scaled(part, made, scale, blocks.lanes)) : multiply_add(made, scale, before),
+          total);
     }
     now_ = 0;
   }

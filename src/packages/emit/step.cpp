@@ -82,16 +82,9 @@ Value* Emitter::is_backwards() {
 bool Emitter::needs_stage(ValueId input) const {
   const std::vector<int64_t> shape = sizes(input);
   if (shape.empty() || shape.back() <= 1) return false;
-  const auto is_rounded = [&](const Op& product) {
-    const std::vector<Segment> parts = segments(step_, product);
-    return std::ranges::any_of(parts, [&](const Segment& part) {
-      return part.value == input && weights_.multiplies_bytes(product, part.size);
-    });
-  };
   return std::ranges::any_of(program_.body.ops, [&](const Op& op) {
-    if (is_product(step_, op) && is_rounded(op)) return true;
     if (std::ranges::find(op.operands, input) == op.operands.end()) return false;
-    const bool is_left = is_product(step_, op) && op.operands[1] != input;
+    const bool is_left = is_product(step_, op) && op.operands[1] != input && !multiplies_bytes(step_, op);
     return !is_left && !(ir::is_join(op.code) && !tasks_.task_of.contains(op.results[0]));
   });
 }

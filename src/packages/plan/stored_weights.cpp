@@ -11,15 +11,10 @@ namespace {
 using interpreter::Array;
 using ir::Op;
 
-/// The least rows and columns of a product that rounds its activations: for less, rounding them takes longer than it
-/// saves (GRU with one input: its product has one row).
-constexpr int64_t kLeastInBytes = 16;
-
 }  // namespace
 
-StoredWeights::StoredWeights(const Bound& step, DType dtype, DType activations)
-    : step_(step), dtype_(dtype), activations_(activations) {
-  internal_check(activations == DType::kF32 || dtype == DType::kI8, "activations of i8 are for weights of i8");
+StoredWeights::StoredWeights(const Bound& step, DType dtype) : step_(step), dtype_(dtype) {
+  internal_check(step.activations() == DType::kF32 || dtype == DType::kI8, "activations of i8 take weights of i8");
   const bool is_narrow = dtype != DType::kF32;
   internal_check(!is_narrow || dtype == DType::kI8 || is_half(dtype), "weights are not stored as {}", name_of(dtype));
   for (const Op& op : step.program().body.ops) {
@@ -44,13 +39,8 @@ StoredWeights::StoredWeights(const Bound& step, DType dtype, DType activations)
 
 /// What the caller of weft.package gave as `quantize`.
 std::string_view StoredWeights::argument() const {
-  if (activations_ == DType::kI8) return "int8-dynamic";
+  if (step_.activations() == DType::kI8) return "int8-dynamic";
   return dtype_ == DType::kI8 ? "int8" : dtype_ == DType::kBF16 ? "bfloat16" : "float16";
-}
-
-bool StoredWeights::multiplies_bytes(const Op& product, int64_t rows) const {
-  return activations_ == DType::kI8 && rows >= kLeastInBytes && sizes_of(step_.program(), product.results[0]).back() >= kLeastInBytes &&
-         narrow_.contains(product.results[0]);
 }
 
 double StoredWeights::given(const Op& product, int64_t row, int64_t column) const {

@@ -14,24 +14,22 @@ namespace weft::packages {
 ///   weft.quantize rounds the rows of PyTorch's weights.
 /// Products of f64 have no narrow form.
 ///
-/// With activations of i8 a product of at least 16 rows and columns multiplies bytes. At each step, each row of its left
-/// operand (of a concat the part of each operand) has a scale in f32: the largest of its magnitudes m divided by 127.
-/// Its elements become x * (127 / m), rounded in f32, to the nearest integer, ties to even. These are multiplied by the
-/// integers of the weights and added up exactly, and the sum, as f32, is multiplied by the row's scale, then by the
-/// column's. m is at least 2^-100. A row with an element that isn't finite has the scale NaN.
+/// A product that multiplies bytes (tasks.h) rounds the rows of its left operand at each step. A row has a scale in
+/// f32: the largest of its magnitudes m divided by 127. Its elements become x * (127 / m), rounded in f32, to the
+/// nearest integer, ties to even. These are multiplied by the integers of the weights and added up exactly, and the
+/// sum, as f32, is multiplied by the row's scale, then by the column's. m is at least 2^-100. A row with an element
+/// that isn't finite has the scale NaN.
 class StoredWeights {
  public:
   /// User's error if a narrow type is asked for and the step has a product in f64, or none in f32, or a weight that
   /// isn't finite or that the type can't hold.
-  StoredWeights(const Bound& step, DType dtype, DType activations);
+  StoredWeights(const Bound& step, DType dtype);
 
   DType dtype() const { return dtype_; }
   /// The number stored for row k and column n of a product's weights [K, N]: as it is in f32 or f64, an integer for i8.
   double element(const ir::Op& product, int64_t row, int64_t column) const;
   /// The factor of an i8 weight; 1 for the other types.
   float scale(const ir::Op& product, int64_t column) const;
-  /// Whether so many rows of a product's weights are multiplied by activations of i8.
-  bool multiplies_bytes(const ir::Op& product, int64_t rows) const;
   /// All elements of a product's weights, in the stored type and the operand's shape.
   interpreter::Array elements(const ir::Op& product) const;
   /// The scales [N] of a product's columns.
@@ -53,7 +51,7 @@ class StoredWeights {
   std::string_view argument() const;
 
   const Bound& step_;
-  DType dtype_, activations_;
+  DType dtype_;
   std::map<ir::ValueId, Narrow> narrow_;  ///< by the product
   int64_t count_ = 0, bytes_ = 0;
 };
