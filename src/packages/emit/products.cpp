@@ -185,7 +185,7 @@ Emitter::Blocks Emitter::blocks_for(ValueId value, const std::vector<Sum>& sums,
   int64_t of_bytes = 0;
   for (const Sum& sum : sums) of_bytes += std::ranges::count_if(sum.parts, [&](auto& part) { return in_bytes(part); });
   int64_t most = target_.registers * 3 / 4 / static_cast<int64_t>(sums.size());
-  if (of_bytes > 0) most = std::min(most, target_.byte_sums / of_bytes);
+  if (of_bytes > 0 && target_.byte_sums > 0) most = std::min(most, target_.byte_sums / of_bytes);
   most = std::max<int64_t>(most, 1);
   if (sums.size() > kOverlapped && weights > kNear && target_.chains >= kWide) most = 1;
   int64_t least = 0;  // the least cost so far: 2 for a vector, 1 for the start of a block
@@ -206,7 +206,8 @@ std::vector<Emitter::Group> Emitter::groups_of(const std::vector<Sum>& sums) con
       const Part& part = sums[s].parts[p];
       const auto same = std::ranges::find_if(groups, [&](const Group& group) {
         const Part& first = sums[group[0].first].parts[group[0].second];
-        return first.left == part.left && first.rows == part.rows && first.size == part.size;
+        return first.left == part.left && first.rows == part.rows && first.size == part.size &&
+               in_bytes(first) == in_bytes(part);
       });
       if (same == groups.end())
         groups.push_back({{s, p}});

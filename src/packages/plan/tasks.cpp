@@ -15,6 +15,8 @@ using ir::ValueId;
 /// The least rows and columns of weights in a product that multiplies bytes: for less, rounding the left operand takes
 /// longer than it saves.
 constexpr int64_t kLeastInBytes = 16;
+/// The most rows: sums of 127 * 127 have 32 bits.
+constexpr int64_t kMostInBytes = int64_t{1} << 17;
 
 /// Ops whose result is the operand's elements in another order, or fewer or more of them.
 bool is_view(OpCode code) { return ir::elements_of(code) != Elements::kComputed; }
@@ -264,7 +266,8 @@ bool is_product(const Bound& step, const Op& op) {
 bool multiplies_bytes(const Bound& step, const Op& product) {
   if (step.activations() != DType::kI8 || step.program().type(product.results[0]).dtype != DType::kF32) return false;
   const int64_t rows = sizes_of(step.program(), product.operands[0]).back();
-  return std::min(rows, sizes_of(step.program(), product.results[0]).back()) >= kLeastInBytes;
+  const int64_t columns = sizes_of(step.program(), product.results[0]).back();
+  return rows >= kLeastInBytes && rows <= kMostInBytes && columns >= kLeastInBytes;
 }
 
 std::vector<Segment> segments(const Bound& step, const Op& product) {

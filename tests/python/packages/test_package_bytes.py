@@ -120,6 +120,39 @@ def test_small_products_keep_their_activations(tmp_path_factory: pytest.TempPath
         assert torch.equal(found["int8"], found[QUANTIZE])
 
 
+def test_one_operand_of_products_of_both_kinds(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One that multiplies bytes and one with too few columns for it, in one nest."""
+    torch.manual_seed(13)
+    wide, narrow, xs = torch.randn(40, 33), torch.randn(10, 33), torch.randn(5, 33)
+
+    def step_of(product: Any) -> package_checks.StepFunction:
+        def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            y = product(x, wide)[3:13] * product(x, narrow) + h
+            return y, y
+
+        return step
+
+    (expected,) = package_checks.carry_and_outputs(step_of(bytes_oracle.linear), torch.zeros(10), xs, 5)[1]
+    for target in packaged.NATIVE_BYTES:
+        found = outputs_of(step_of(functional.linear), torch.zeros(10), xs, (10,), target, tmp_path_factory)
+        package_checks.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("rows", [1 << 17, (1 << 17) + 1])
+def test_sums_that_32_bits_just_hold(rows: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """All products are 127 * 127. Products of more rows keep their activations."""
+    weight, xs = torch.ones(16, rows), torch.ones(2, rows)
+    weight[1], xs[1, ::2] = -1, -1
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return h, functional.linear(x, weight)
+
+    expected = xs.sum(1, keepdim=True) * weight[:, 0]
+    for target in packaged.NATIVE_BYTES:
+        found = outputs_of(step, torch.zeros(1), xs, (16,), target, tmp_path_factory)
+        package_checks.assert_close(found, expected, 1e-5)
+
+
 def gates(w: dict[str, Tensor], h: Tensor, x: Tensor, product: Any) -> tuple[Tensor, Tensor]:
     """Products in all places: of parts, in slices, by both ways of lying, two of one operand, of views, and where no
     block of columns has them."""
