@@ -60,6 +60,7 @@ constexpr Target kAarch64 = {
     .rounds = true,
     .f16c = true,
     .dots = Dots::kLong,
+    .byte_sums = 6,
 };
 constexpr Target kCortexM4 = {
     .name = "cortex-m4",
@@ -92,6 +93,7 @@ constexpr Target with_dots(Target target, std::string_view name, std::string_vie
   target.name = name;
   target.features = features;
   target.dots = dots;
+  target.byte_sums = 0;
   target.for_bytes = true;
   return target;
 }
@@ -115,6 +117,7 @@ constexpr Target aarch64_macos() {
   target.cpu = "apple-m1";
   target.features = "";
   target.dots = Dots::kSigned;
+  target.byte_sums = 0;
   return target;
 }
 

@@ -37,7 +37,7 @@ struct Target {
   bool hard_floats = false;      ///< ARM: floats are passed in their registers
   Dots dots = Dots::kPlain;
   int64_t byte_sums = 0;   ///< sums of products of bytes in registers at a time; 0: as many as of others
-  bool for_bytes = false;    ///< differs from the target before it in `dots` alone
+  bool for_bytes = false;  ///< differs from the target before it in `dots` alone
 };
 
 std::span<const Target> targets();

@@ -51,8 +51,9 @@ def package(
             (`libNAME.a`), a shared library where there is a linker (`libNAME.so`), `NAME.json`, `NAMEConfig.cmake` and
             `example.c`. What lies there by these names is overwritten.
         targets: machines by name ("x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64", "cortex-m4", "cortex-m7",
-            "cortex-m33", "wasm32"); the one that runs this if nothing is said. Of several x86-64 the library chooses
-            the best that the processor has, when it is asked for the model.
+            "cortex-m33", "wasm32"; for "int8-dynamic" "x86-64-v3-avxvnni", "x86-64-v4-vnni" and "aarch64-dotprod" too,
+            which have instructions for it); the one that runs this if nothing is said. Of several x86-64 the library
+            chooses the best that the processor has, when it is asked for the model.
         name: the prefix of all names in C; the folder's name if nothing is said.
         assembly: write the machine code as text, too.
         time: of a model over whole sequences the dim that its steps are in, 1 if nothing is said; as weft.stream's.
@@ -61,7 +62,9 @@ def package(
             each output.
         quantize: "int8", "bfloat16" or "float16": the type in which the objects store the float32 weights of products,
             which are rounded to it (int8 as by weft.quantize, with a float32 scale for each output). Steps widen them
-            in registers and compute in float32; biases, states and all else stay as they are.
+            in registers and compute in float32; biases, states and all else stay as they are. "int8-dynamic" stores
+            weights as int8 does, and rounds the other factor of a product too, each row at each step by its largest
+            element: products of at least 16 rows and columns of weights multiply bytes and add up in 32 bits.
 
     Returns:
         The folder.

@@ -36,7 +36,7 @@ class Step:
 
     def model(self, name: str, stored: str = "f32", activations: str = "f32") -> _C.StepModel:
         """The step, ready to be compiled. `name` is an identifier of C; `stored` the type of product weights in
-        objects: f32, i8, bf16 or f16."""
+        objects: f32, i8, bf16 or f16; `activations` what products round their other factor to: f32 or i8."""
         return _C.StepModel(
             name,
             self.program,

@@ -169,10 +169,6 @@ class Emitter {
                    const std::vector<Group>& groups, const Layout& layout, int64_t splits);
   void emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, llvm::Value* weights,
                   const Totals& totals, int64_t splits);
-  std::vector<llvm::Value*> begin_bytes(const Part& part, llvm::Value* corrections, const Blocks& blocks,
-                                        int64_t splits);
-  void end_bytes(const Part& part, const std::vector<llvm::Value*>& partial, llvm::Value* scales, const Blocks& blocks,
-                 const std::vector<llvm::Value*>& totals);
   llvm::Value* add_splits(const std::vector<llvm::Value*>& total, unsigned vector, const Blocks& blocks,
                           llvm::Type* type);
   bool is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) const;
@@ -223,6 +219,10 @@ class Emitter {
   /// A sum of products of bytes in f32: times the scale of the row, then those of the columns.
   llvm::Value* scaled(const Part& part, llvm::Value* sum, llvm::Value* scales, unsigned lanes);
   llvm::Value* plain_bytes(const Part& part, const Place& place);
+  std::vector<llvm::Value*> begin_bytes(const Part& part, llvm::Value* corrections, const Blocks& blocks,
+                                        int64_t splits);
+  void end_bytes(const Part& part, const std::vector<llvm::Value*>& partial, llvm::Value* scales, const Blocks& blocks,
+                 const std::vector<llvm::Value*>& totals);
 
   // ---- nests (nests.cpp)
   struct Destination {

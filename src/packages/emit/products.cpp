@@ -308,41 +308,6 @@ void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Va
   }
 }
 
-/// Variables for the sums of a part with int8 weights: zero, or vectors from `corrections` on.
-std::vector<Value*> Emitter::begin_bytes(const Part& part, Value* corrections, const Blocks& blocks, int64_t splits) {
-  const DType dtype = in_bytes(part) ? DType::kI32 : DType::kF32;
-  auto* type = register_type(dtype, blocks.lanes);
-  std::vector<Value*> begin(blocks.vectors * static_cast<size_t>(splits), llvm::Constant::getNullValue(type)), made;
-  for (unsigned v = 0; v < blocks.vectors && corrections != nullptr; ++v) {
-    const int64_t bytes = blocks.lanes * size_of(dtype);
-    begin[v] = load_weights(b_.CreateGEP(b_.getInt8Ty(), corrections, number(v * bytes)), dtype, blocks.lanes, bytes);
-  }
-  for (unsigned step = 0; step < at_once_; ++step)
-    for (Value* each : begin) made.push_back(variable(each));
-  return made;
-}
-
-/// Adds the complete sums of a part with int8 weights to a sum of products, times its scales.
-void Emitter::end_bytes(const Part& part, const std::vector<Value*>& partial, Value* scales, const Blocks& blocks,
-                        const std::vector<Value*>& totals) {
-  auto* type = register_type(DType::kF32, blocks.lanes);
-  const bool words = in_bytes(part);
-  for (unsigned v = 0; v < blocks.vectors; ++v) {
-    const int64_t bytes = blocks.lanes * size_of(DType::kF32);
-    Value* there = b_.CreateGEP(b_.getInt8Ty(), scales, number(v * bytes));
-    Value* scale = load_weights(there, DType::kF32, blocks.lanes, bytes);
-    for (now_ = 0; now_ < at_once_; ++now_) {
-      Value* total = totals[now_ * totals.size() / at_once_ + v];
-      Value* before = b_.CreateLoad(type, total);
-      Value* made = add_splits(partial, v, blocks, words ? register_type(DType::kI32, blocks.lanes) : type);
-      b_.CreateStore(
-          words ? b_.CreateFAdd(before, scaled(part, made, scale, blocks.lanes)) : multiply_add(made, scale, before),
-          total);
-    }
-    now_ = 0;
-  }
-}
-
 /// Whether the products of a group are written out, and not a loop.
 bool Emitter::is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) const {
   const int64_t size = sums[group[0].first].parts[group[0].second].size;
