@@ -164,13 +164,13 @@ def models_of_bytes(quick: bool) -> dict[str, tuple[nn.Module, Tensor, Tensor, d
     """By name: a model, its example, stacked inputs, and how it is packaged."""
     made = {}
     for hidden in (32, 64) if quick else (32, 64, 128, 256, 512):
-        x = torch.randn(max(200, 20_000_000 // (hidden * hidden + 1000)), 1)
+        x = torch.randn(max(50, 2_000_000 // (hidden * hidden + 1000)), 1)
         made[f"GRU, H {hidden}"] = (nn.GRU(1, hidden), x, x, {})
-    x = torch.randn(1, 8000, 1)
-    made["LSTM 1-40-1"] = (nam.Amp(40), x[:, :50], x.movedim(1, 0), {"time": 1})
+    x = torch.randn(1, 2000, 1)
+    stack = x.reshape(-1, 1, 1, 1)
+    made["LSTM 1-40-1"] = (nam.Amp(40), x[:, :50], stack, {"time": 1})
     for name in () if quick else ("nano", "standard"):
-        example, stack = x[:, :60].movedim(2, 1), x.movedim(1, 0).unsqueeze(-1)
-        made[f"WaveNet, {name}"] = (nam_wavenet.WaveNet(name), example, stack, {"time": 2})
+        made[f"WaveNet, {name}"] = (nam_wavenet.WaveNet(name), x[:, :60].movedim(2, 1), stack, {"time": 2})
     return made
 
 
@@ -191,8 +191,8 @@ def bytes_table(folder: Path, quick: bool) -> str:
             exact = models[None].run(x)
             for model in models.values():
                 model.reset()
-                assert (model.run(x) - exact).abs().max() < 0.05 * exact.abs().max()
-            lines.append(f"| {name} | {target} | {' | '.join(in_turns(models, x, 3 if quick else 11))} |")
+                assert (model.run(x) - exact).abs().max() < 0.1 * exact.abs().max(), (name, target)
+            lines.append(f"| {name} | {target} | {' | '.join(in_turns(models, x, 3 if quick else 100))} |")
             print(lines[-1], flush=True)
     return "\n".join(lines)
 
