@@ -64,7 +64,7 @@ def package(
             which are rounded to it (int8 as by weft.quantize, with a float32 scale for each output). Steps widen them
             in registers and compute in float32; biases, states and all else stay as they are. "int8-dynamic" stores
             weights as int8 does, and rounds the other factor of a product too, each row at each step by its largest
-            element: products of at least 16 rows and columns of weights multiply bytes and add up in 32 bits.
+            element: products by weights of at least 16 inputs and 32 outputs multiply bytes and add up in 32 bits.
 
     Returns:
         The folder.

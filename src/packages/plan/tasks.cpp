@@ -13,10 +13,10 @@ using ir::OpCode;
 using ir::ValueId;
 
 /// The least rows and columns of weights in a product that multiplies bytes: for less, rounding the left operand takes
-/// longer than it saves.
-constexpr int64_t kLeastInBytes = 16;
+/// longer than it saves. (A WaveNet of 16 channels, 16 columns, took 1.0 to 1.45 of float32's time.)
+constexpr int64_t kLeastRows = 16, kLeastColumns = 32;
 /// The most rows: sums of 127 * 127 have 32 bits.
-constexpr int64_t kMostInBytes = int64_t{1} << 17;
+constexpr int64_t kMostRows = int64_t{1} << 17;
 
 /// Ops whose result is the operand's elements in another order, or fewer or more of them.
 bool is_view(OpCode code) { return ir::elements_of(code) != Elements::kComputed; }
@@ -267,7 +267,7 @@ bool multiplies_bytes(const Bound& step, const Op& product) {
   if (step.activations() != DType::kI8 || step.program().type(product.results[0]).dtype != DType::kF32) return false;
   const int64_t rows = sizes_of(step.program(), product.operands[0]).back();
   const int64_t columns = sizes_of(step.program(), product.results[0]).back();
-  return rows >= kLeastInBytes && rows <= kMostInBytes && columns >= kLeastInBytes;
+  return rows >= kLeastRows && rows <= kMostRows && columns >= kLeastColumns;
 }
 
 std::vector<Segment> segments(const Bound& step, const Op& product) {

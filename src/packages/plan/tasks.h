@@ -53,7 +53,7 @@ std::vector<Segment> segments(const Bound& step, const ir::Op& product);
 bool is_product(const Bound& step, const ir::Op& op);
 
 /// Whether a product rounds its left operand to 8 bits and multiplies bytes: where the step asks for it, products of
-/// f32 with at least 16 columns and 16 to 131,072 rows of weights.
+/// f32 with at least 32 columns and 16 to 131,072 rows of weights.
 bool multiplies_bytes(const Bound& step, const ir::Op& product);
 
 }  // namespace weft::packages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-LEAST = 16  # rows and columns of a product whose activations are rounded
+LEAST_ROWS, LEAST_COLUMNS = 16, 32  # of a product's weights [K, N], for its activations to be rounded
 
 
 def rounded_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,7 +25,7 @@ def rounded_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def is_rounded(rows: int, columns: int) -> bool:
-    return min(rows, columns) >= LEAST
+    return rows >= LEAST_ROWS and columns >= LEAST_COLUMNS
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -53,10 +53,10 @@ def assert_bits(found: Tensor, expected: Tensor) -> None:
 
 # Rows, columns and sizes in front: odd ones, of more than one vector, of a loop of vectors, of sums of more than 2^24.
 SHAPES = [
-    (16, 16, ()),
-    (17, 19, (1,)),
-    (31, 16, (3,)),
-    (64, 24, ()),
+    (16, 32, ()),
+    (17, 35, (1,)),
+    (31, 33, (3,)),
+    (64, 40, ()),
     (100, 70, (2, 3)),
     (257, 33, (2,)),
     (1043, 129, ()),
@@ -104,9 +104,9 @@ def test_products_have_the_same_bits_everywhere(target: str, tmp_path_factory: p
 
 
 def test_small_products_keep_their_activations(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Products of less than 16 rows or columns are those of int8 weights."""
+    """Products of less than 16 rows or 32 columns are those of int8 weights."""
     torch.manual_seed(2)
-    for rows, columns in ((15, 40), (40, 15), (1, 64)):
+    for rows, columns in ((15, 40), (40, 31), (1, 64)):
         layer, xs = nn.Linear(rows, columns), torch.randn(5, rows)
 
         def step(h: Tensor, x: Tensor, layer: nn.Linear = layer) -> tuple[Tensor, Tensor]:
@@ -141,7 +141,7 @@ def test_one_operand_of_products_of_both_kinds(tmp_path_factory: pytest.TempPath
 @pytest.mark.parametrize("rows", [1 << 17, (1 << 17) + 1])
 def test_sums_that_32_bits_just_hold(rows: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """All products are 127 * 127. Products of more rows keep their activations."""
-    weight, xs = torch.ones(16, rows), torch.ones(2, rows)
+    weight, xs = torch.ones(32, rows), torch.ones(2, rows)
     weight[1], xs[1, ::2] = -1, -1
 
     def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,7 +149,7 @@ def test_sums_that_32_bits_just_hold(rows: int, tmp_path_factory: pytest.TempPat
 
     expected = xs.sum(1, keepdim=True) * weight[:, 0]
     for target in packaged.NATIVE_BYTES:
-        found = outputs_of(step, torch.zeros(1), xs, (16,), target, tmp_path_factory)
+        found = outputs_of(step, torch.zeros(1), xs, (32,), target, tmp_path_factory)
         package_checks.assert_close(found, expected, 1e-5)
 
 
@@ -171,7 +171,7 @@ def gates(w: dict[str, Tensor], h: Tensor, x: Tensor, product: Any) -> tuple[Ten
 @pytest.mark.parametrize("target", [*packaged.NATIVE_BYTES, "aarch64", "aarch64-dotprod", "cortex-m4", "riscv64"])
 def test_products_in_all_places(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     torch.manual_seed(3)
-    sizes = {"both": (38, 33), "gates": (66, 33), "focus": (16, 33), "turned": (32, 32), "rows": (17, 16)}
+    sizes = {"both": (38, 33), "gates": (66, 33), "focus": (40, 33), "turned": (32, 32), "rows": (34, 16)}
     w = {name: torch.randn(*size) / 5 for name, size in sizes.items()}
     init, xs = torch.randn(33) / 3, torch.randn(8, 5)
 
@@ -182,7 +182,7 @@ def test_products_in_all_places(target: str, tmp_path_factory: pytest.TempPathFa
         return gates(w, h, x, bytes_oracle.linear)
 
     (expected,) = package_checks.carry_and_outputs(expected_step, init, xs, 8)[1]
-    found = outputs_of(step, init, xs, (17, 2), target, tmp_path_factory)
+    found = outputs_of(step, init, xs, (34, 2), target, tmp_path_factory)
     (exact,) = package_checks.carry_and_outputs(step, init, xs, 8)[1]
     # The first step's integers are the oracle's. Later a rounding in f32 may send one to its neighbour.
     package_checks.assert_close(found[:1], expected[:1], 5e-6)
@@ -195,7 +195,7 @@ def test_products_in_all_places(target: str, tmp_path_factory: pytest.TempPathFa
 def test_products_read_one_at_a_time(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Products whose columns are rows of their reader: they belong to no block of columns."""
     torch.manual_seed(4)
-    w, rows, xs = torch.randn(20, 17), torch.randn(17, 20), torch.randn(6, 20)
+    w, rows, xs = torch.randn(20, 34), torch.randn(34, 20), torch.randn(6, 20)
 
     def step_of(product: Any) -> package_checks.StepFunction:
         def step(s: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,9 +204,9 @@ def test_products_read_one_at_a_time(target: str, tmp_path_factory: pytest.TempP
 
         return step
 
-    init = torch.zeros(17, 20)
+    init = torch.zeros(34, 20)
     (expected,) = package_checks.carry_and_outputs(step_of(bytes_oracle.linear), init, xs, 6)[1]
-    found = outputs_of(step_of(functional.linear), init, xs, (17, 20), target, tmp_path_factory)
+    found = outputs_of(step_of(functional.linear), init, xs, (34, 20), target, tmp_path_factory)
     package_checks.assert_close(found, expected)
 
 
@@ -288,7 +288,7 @@ def test_chunks(name: str, batch: int, tmp_path_factory: pytest.TempPathFactory)
 def test_models_without_functions_have_the_same_bits(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Convolutions and ReLU: one step's rounding to integers follows another's, and no target differs."""
     torch.manual_seed(8)
-    model = nn.Sequential(nn.Conv1d(18, 40, 2), nn.ReLU(), nn.Conv1d(40, 24, 1), nn.ReLU(), nn.Conv1d(24, 16, 1))
+    model = nn.Sequential(nn.Conv1d(18, 40, 2), nn.ReLU(), nn.Conv1d(40, 36, 1), nn.ReLU(), nn.Conv1d(36, 32, 1))
     x = torch.randn(1, 18, 40)
     path = tmp_path_factory.mktemp("packages") / "model"
     xs = x.movedim(2, 0).unsqueeze(-1).contiguous()
@@ -298,7 +298,7 @@ def test_models_without_functions_have_the_same_bits(target: str, tmp_path_facto
         if each in packaged.NATIVE_BYTES:
             outputs.append(packaged.loaded(folder, tmp_path_factory).run(xs))
         else:
-            outputs += packaged.run(folder, each, [xs], 40, {"y": (torch.float32, (1, 16, 1))})
+            outputs += packaged.run(folder, each, [xs], 40, {"y": (torch.float32, (1, 32, 1))})
     assert torch.equal(*outputs)
     package_checks.assert_close(outputs[0][1:, 0, :, 0].t(), model(x)[0], 0.05)
 
