@@ -189,7 +189,7 @@ const Target& find_target(std::string_view name) {
 
 bool runs_here(const Target& target) {
   const llvm::Triple triple(llvm::sys::getProcessTriple()), other(target.triple);
-  if (triple.getArch() != other.getArch() || triple.getOS() != other.getOS()) return false;
+  if (triple.getArch() != other.getArch() || !other.isOSLinux()) return false;
   const auto features = llvm::sys::getHostCPUFeatures();
   const auto has = [&](auto... names) { return (features.lookup(names) && ...); };
   if (triple.getArch() != llvm::Triple::x86_64) return target.dots != Dots::kSigned || has("dotprod");
