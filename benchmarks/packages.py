@@ -7,9 +7,10 @@ on the machine only adds. Results are compared before anything is timed.
 
 With `--rtneural FOLDER`, RTNeural's sources, its table comes behind: there both are called from C++. So it does with
 `--nam FOLDER`, those of NeuralAmpModelerCore. Last comes how evenly steps take their time (step_times.py); `--even`
-measures that alone. With `--weights` the table is another: packages with weights as they are and with narrow ones.
+measures that alone. With `--weights` the table is another: packages with weights as they are and with narrow ones;
+with `--bytes` those whose products multiply bytes, for each target that this machine runs.
 
-Usage: packages.py [--quick] [--even | --weights | --rtneural FOLDER --nam FOLDER] [--write docs/packages.md]
+Usage: packages.py [--quick] [--even | --weights | --bytes | --rtneural FOLDER --nam FOLDER] [--write docs/packages.md]
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +36,9 @@ from weft import _C
 MARKS = ("<!-- figures -->", "<!-- /figures -->")
 EVEN_MARKS = ("<!-- even -->", "<!-- /even -->")
 WEIGHT_MARKS = ("<!-- weights -->", "<!-- /weights -->")
+BYTE_MARKS = ("<!-- bytes -->", "<!-- /bytes -->")
 STORED = (None, "bfloat16", "float16", "int8")
+BYTES = (None, "int8", "int8-dynamic")
 
 
 def ort_session(module: nn.RNNBase, x: Tensor, state: tuple[Tensor, ...]) -> object | None:
@@ -137,18 +141,60 @@ def weights_row(kind: type[nn.RNNBase], hidden: int, folder: Path, turns: int) -
     """Nanoseconds a step by type of weights, with how many times less than float32's."""
     torch.manual_seed(hidden)
     module, steps = kind(1, hidden).eval(), max(200, 20_000_000 // (hidden * hidden + 1000))
-    x, models, least = torch.randn(steps, 1), {}, dict.fromkeys(STORED, float("inf"))
+    x, models = torch.randn(steps, 1), {}
     for stored in STORED:
         name = f"{kind.__name__.lower()}{hidden}_{stored}"
         path = weft.package(module, x, folder / name, quantize=stored)
         models[stored] = weft.load(path / f"lib{name}.so")
         assert (models[stored].run(x[:50]) - module(x[:50])[0]).abs().max() < 0.05
-    for _, stored in itertools.product(range(turns), STORED):
+    return f"| {kind.__name__}, H {hidden} | {' | '.join(in_turns(models, x, turns))} |"
+
+
+def in_turns(models: dict[str | None, Any], x: Tensor, turns: int) -> list[str]:
+    """The least nanoseconds that a step takes, by how models store their weights, beside those of the first."""
+    least = dict.fromkeys(models, float("inf"))
+    for _, stored in itertools.product(range(turns), models):
         start = time.perf_counter_ns()
         models[stored].run(x)
-        least[stored] = min(least[stored], (time.perf_counter_ns() - start) / steps)
-    times = (f"{ns:,.0f}" + (f" ({least[None] / ns:.2f}x)" if stored else "") for stored, ns in least.items())
-    return f"| {kind.__name__}, H {hidden} | {' | '.join(times)} |"
+        least[stored] = min(least[stored], (time.perf_counter_ns() - start) / len(x))
+    return [f"{ns:,.0f}" + (f" ({least[None] / ns:.2f}x)" if stored else "") for stored, ns in least.items()]
+
+
+def models_of_bytes(quick: bool) -> dict[str, tuple[nn.Module, Tensor, Tensor, dict[str, int]]]:
+    """By name: a model, its example, stacked inputs, and how it is packaged."""
+    made = {}
+    for hidden in (32, 64) if quick else (32, 64, 128, 256, 512):
+        x = torch.randn(max(50, 2_000_000 // (hidden * hidden + 1000)), 1)
+        made[f"GRU, H {hidden}"] = (nn.GRU(1, hidden), x, x, {})
+    x = torch.randn(1, 2000, 1)
+    stack = x.reshape(-1, 1, 1, 1)
+    made["LSTM 1-40-1"] = (nam.Amp(40), x[:, :50], stack, {"time": 1})
+    for name in () if quick else ("nano", "standard"):
+        made[f"WaveNet, {name}"] = (nam_wavenet.WaveNet(name), x[:, :60].movedim(2, 1), stack, {"time": 2})
+    return made
+
+
+def bytes_table(folder: Path, quick: bool) -> str:
+    """Nanoseconds a step, by model and target."""
+    lines = ["| ns a step | target | float32 | int8 | int8-dynamic |", "|---|---|---:|---:|---:|"]
+    targets = [target for target, _ in _C.package_targets() if _C.package_runs(target)]
+    torch.manual_seed(0)
+    for name, (module, example, x, options) in models_of_bytes(quick).items():
+        for target in targets[-1:] if quick else targets:
+            models = {}
+            for stored in BYTES:
+                prefix = f"model{len(list(folder.iterdir()))}"
+                path = weft.package(
+                    module.eval(), example, folder / prefix, targets=target, quantize=stored, **options
+                )
+                models[stored] = weft.load(path / f"lib{prefix}.so")
+            exact = models[None].run(x)
+            for model in models.values():
+                model.reset()
+                assert (model.run(x) - exact).abs().max() < 0.1 * exact.abs().max(), (name, target)
+            lines.append(f"| {name} | {target} | {' | '.join(in_turns(models, x, 3 if quick else 100))} |")
+            print(lines[-1], flush=True)
+    return "\n".join(lines)
 
 
 def weights_table(folder: Path, quick: bool) -> str:
@@ -160,10 +206,10 @@ def weights_table(folder: Path, quick: bool) -> str:
     return "\n".join(lines)
 
 
-def machine() -> str:
+def machine(targets: str = f"target {_C.package_host()}") -> str:
     text = Path("/proc/cpuinfo").read_text()
     model = next((line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")), "a CPU")
-    return f"{model}, one core, target {_C.package_host()}, PyTorch {torch.__version__}"
+    return f"{model}, one core, {targets}, PyTorch {torch.__version__}"
 
 
 def main() -> None:
@@ -175,6 +221,7 @@ def main() -> None:
     )
     parser.add_argument("--nam", metavar="FOLDER", type=Path, help="compare with NeuralAmpModelerCore")
     parser.add_argument("--weights", action="store_true", help="compare types of weights")
+    parser.add_argument("--bytes", action="store_true", help="compare products of bytes, on all targets")
     parser.add_argument("--write", metavar="FILE", help="put the table between the marks in this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -183,9 +230,11 @@ def main() -> None:
         texts: dict[tuple[str, str], str] = {}
         if arguments.weights:
             texts[WEIGHT_MARKS] = f"{machine()}.\n\n{weights_table(folder, quick)}"
+        elif arguments.bytes:
+            texts[BYTE_MARKS] = f"{machine('each target')}.\n\n{bytes_table(folder, quick)}"
         elif not arguments.even:
             texts[MARKS] = compared(folder, quick, arguments.rtneural, arguments.nam)
-        if not arguments.weights:
+        if not (arguments.weights or arguments.bytes):
             turns = 5 if quick else step_times.TURNS
             texts[EVEN_MARKS] = f"{machine()}.\n\n{step_times.table(folder, turns)}"
     print("\n\n".join(texts.values()))

@@ -37,8 +37,9 @@ std::vector<interpreter::Array> arrays(const std::vector<Tensor>& tensors) {
 packages::StepModel step_model(const std::string& name, const Program& program, const std::vector<Tensor>& states,
                                const std::vector<std::pair<std::string, std::vector<int64_t>>>& inputs,
                                const std::vector<Tensor>& weights, std::vector<std::vector<std::string>> names,
-                               const std::string& stored) {
-  packages::StepModel model{name, *program, arrays(states), {}, arrays(weights), {}, {}, {}, dtype_of(stored)};
+                               const std::string& stored, const std::string& activations) {
+  packages::StepModel model{name, *program,         arrays(states),       {}, arrays(weights), {}, {},
+                            {},   dtype_of(stored), dtype_of(activations)};
   for (const auto& [dtype, sizes] : inputs)
     model.inputs.push_back({dtype_of(dtype), ir::Shape(sizes.begin(), sizes.end())});
   check(names.size() == 3, "names are those of states, inputs and outputs");
@@ -83,7 +84,7 @@ std::vector<std::pair<std::string_view, std::vector<int64_t>>> outputs(const pac
 void init_packages(py::module_& m) {
   py::class_<packages::StepModel>(m, "StepModel", "A step with its states, weights and names, to be compiled.")
       .def(py::init(&step_model), py::arg("name"), py::arg("program"), py::arg("states"), py::arg("inputs"),
-           py::arg("weights"), py::arg("names"), py::arg("stored") = "f32")
+           py::arg("weights"), py::arg("names"), py::arg("stored") = "f32", py::arg("activations") = "f32")
       .def("compile", &compile, py::arg("target"), py::arg("assembly") = false)
       .def("outputs", &outputs, "Dtype and sizes of each output.");
   m.def(
@@ -106,7 +107,11 @@ void init_packages(py::module_& m) {
     for (const packages::Target& target : packages::targets()) all.emplace_back(target.name, target.architecture);
     return all;
   });
-  m.def("package_host", &packages::host_target, "The best target that this machine runs.");
+  m.def("package_host", &packages::host_target, py::arg("bytes") = false,
+        "The best target that this machine runs; with `bytes` of those, too, that products of bytes alone gain by.");
+  m.def(
+      "package_runs", [](const std::string& target) { return packages::runs_here(packages::find_target(target)); },
+      py::arg("target"), "Whether this machine's processor has the target's instructions.");
 }
 
 }  // namespace weft::bindings

@@ -37,14 +37,14 @@ class Choice {
  private:
   llvm::BasicBlock* block(const char* name) { return llvm::BasicBlock::Create(b_.getContext(), name, function_); }
 
-  /// eax, ebx, ecx and edx of a leaf.
-  Value* cpuid(uint32_t leaf) {
+  /// eax, ebx, ecx and edx of a leaf, or of a part of it.
+  Value* cpuid(uint32_t leaf, uint32_t part = 0) {
     llvm::Type* word = b_.getInt32Ty();
     auto* result = llvm::StructType::get(b_.getContext(), {word, word, word, word});
     auto* type = llvm::FunctionType::get(result, {word, word}, false);
     auto* code =
         llvm::InlineAsm::get(type, "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}", true);
-    return b_.CreateCall(type, code, {b_.getInt32(leaf), b_.getInt32(0)});
+    return b_.CreateCall(type, code, {b_.getInt32(leaf), b_.getInt32(part)});
   }
 
   /// The bits of the registers that the system saves (XCR0). Asks only if `may_be_asked`: elsewhere xgetbv is illegal.
@@ -70,7 +70,11 @@ class Choice {
     basic_ = b_.CreateExtractValue(cpuid(1), 2);
     // cpuid of a leaf that doesn't exist returns the bits of another leaf.
     Value* has_seven = b_.CreateICmpUGE(most, b_.getInt32(7));
-    extended_ = b_.CreateSelect(has_seven, b_.CreateExtractValue(cpuid(7), 1), b_.getInt32(0));
+    Value *seven = cpuid(7), *none = b_.getInt32(0);
+    extended_ = b_.CreateSelect(has_seven, b_.CreateExtractValue(seven, 1), none);
+    wide_bytes_ = b_.CreateSelect(has_seven, b_.CreateExtractValue(seven, 2), none);
+    Value* has_part = b_.CreateAnd(has_seven, b_.CreateICmpNE(b_.CreateExtractValue(seven, 0), none));
+    bytes_ = b_.CreateSelect(has_part, b_.CreateExtractValue(cpuid(7, 1), 0), none);
     amd_ = b_.CreateExtractValue(cpuid(0x80000001), 2);
     constexpr uint32_t kOsxsave = 1u << 27;
     saved_ = saved_registers(all(basic_, kOsxsave));
@@ -85,9 +89,13 @@ class Choice {
     constexpr uint32_t kLzcnt = 1u << 5, kYmm = 0x6, kZmm = 0xe6;
     Value* third = b_.CreateAnd(b_.CreateAnd(all(basic_, kBasic), all(extended_, kExtended)),
                                 b_.CreateAnd(all(amd_, kLzcnt), all(saved_, kYmm)));
+    constexpr uint32_t kAvxVnni = 1u << 4, kAvx512Vnni = 1u << 11;
     if (target.name == "x86-64-v3") return third;
-    internal_check(target.name == "x86-64-v4", "nothing is known of how to find {}", target.name);
-    return b_.CreateAnd(third, b_.CreateAnd(all(extended_, kWide), all(saved_, kZmm)));
+    if (target.name == "x86-64-v3-avxvnni") return b_.CreateAnd(third, all(bytes_, kAvxVnni));
+    Value* fourth = b_.CreateAnd(third, b_.CreateAnd(all(extended_, kWide), all(saved_, kZmm)));
+    if (target.name == "x86-64-v4") return fourth;
+    internal_check(target.name == "x86-64-v4-vnni", "nothing is known of how to find {}", target.name);
+    return b_.CreateAnd(fourth, all(wide_bytes_, kAvx512Vnni));
   }
 
   std::string name_;
@@ -95,6 +103,7 @@ class Choice {
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
   Value *basic_ = nullptr, *extended_ = nullptr, *amd_ = nullptr, *saved_ = nullptr;
+  Value *bytes_ = nullptr, *wide_bytes_ = nullptr;  // words with the bits of AVX-VNNI and AVX512-VNNI
 };
 
 }  // namespace

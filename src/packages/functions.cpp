@@ -341,6 +341,7 @@ uint64_t fingerprint_of(const StepModel& model) {
   for (const Array& weight : model.weights) number = hash(number, weight.bytes.data(), weight.bytes.size());
   const std::string_view stored = name_of(model.stored);
   if (model.stored != DType::kF32) number = hash(number, stored.data(), stored.size());
+  if (model.activations != DType::kF32) number = hash(number, "activations", 11);
   return number;
 }
 

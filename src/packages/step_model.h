@@ -17,6 +17,7 @@ struct StepModel {
   std::vector<interpreter::Array> weights;
   std::vector<std::string> state_names, input_names, output_names;
   DType stored = DType::kF32;  ///< of weights of products in f32 in the object: f32, or i8, bf16, f16 (StoredWeights)
+  DType activations = DType::kF32;  ///< of these products: f32, or i8 (StoredWeights), which stores the weights as i8
 };
 
 }  // namespace weft::packages

@@ -26,6 +26,25 @@ constexpr Target kX86V3 = {
     .rounds = true,
     .f16c = true,
     .pairs = true,
+    .dots = Dots::kSignsMoved,
+    .byte_sums = 8,
+};
+constexpr Target kX86V4 = {
+    .name = "x86-64-v4",
+    .architecture = "x86_64",
+    .triple = "x86_64-unknown-linux-gnu",
+    .cpu = "x86-64-v4",
+    .features = "-prefer-256-bit",
+    .abi = "",
+    .vector_bytes = 64,
+    .registers = 32,
+    .chains = 8,
+    .steps = 16,
+    .rounds = true,
+    .avx512 = true,
+    .f16c = true,
+    .pairs = true,
+    .dots = Dots::kSignsMoved,
 };
 constexpr Target kAarch64 = {
     .name = "aarch64",
@@ -40,6 +59,8 @@ constexpr Target kAarch64 = {
     .steps = 16,
     .rounds = true,
     .f16c = true,
+    .dots = Dots::kLong,
+    .byte_sums = 6,
 };
 constexpr Target kCortexM4 = {
     .name = "cortex-m4",
@@ -55,6 +76,8 @@ constexpr Target kCortexM4 = {
     .f16c = true,
     .fixed_addresses = true,
     .hard_floats = true,
+    .dots = Dots::kHalfwords,
+    .byte_sums = 6,
 };
 
 /// The target with another name, architecture and triple, for another operating system or a similar machine.
@@ -62,6 +85,16 @@ constexpr Target with(Target target, std::string_view name, std::string_view arc
   target.name = name;
   target.architecture = architecture;
   target.triple = triple;
+  return target;
+}
+
+/// The target with an instruction that adds up four products of bytes.
+constexpr Target with_dots(Target target, std::string_view name, std::string_view features, Dots dots) {
+  target.name = name;
+  target.features = features;
+  target.dots = dots;
+  target.byte_sums = 0;
+  target.for_bytes = true;
   return target;
 }
 
@@ -83,6 +116,8 @@ constexpr Target aarch64_macos() {
   Target target = with(kAarch64, "aarch64-macos", "aarch64-macos", "arm64-apple-macosx11.0");
   target.cpu = "apple-m1";
   target.features = "";
+  target.dots = Dots::kSigned;
+  target.byte_sums = 0;
   return target;
 }
 
@@ -98,23 +133,15 @@ constexpr Target kTargets[] = {
      .chains = 8,
      .steps = 16,
      .rounds = false,
-     .pairs = true},
+     .pairs = true,
+     .dots = Dots::kPairs,
+     .byte_sums = 8},
     kX86V3,
-    {.name = "x86-64-v4",
-     .architecture = "x86_64",
-     .triple = "x86_64-unknown-linux-gnu",
-     .cpu = "x86-64-v4",
-     .features = "-prefer-256-bit",
-     .abi = "",
-     .vector_bytes = 64,
-     .registers = 32,
-     .chains = 8,
-     .steps = 16,
-     .rounds = true,
-     .avx512 = true,
-     .f16c = true,
-     .pairs = true},
+    with_dots(kX86V3, "x86-64-v3-avxvnni", "+avxvnni", Dots::kUnsigned),
+    kX86V4,
+    with_dots(kX86V4, "x86-64-v4-vnni", "-prefer-256-bit,+avx512vnni", Dots::kUnsigned),
     kAarch64,
+    with_dots(kAarch64, "aarch64-dotprod", "+neon,+dotprod", Dots::kSigned),
     {.name = "riscv64",
      .architecture = "riscv64",
      .triple = "riscv64-unknown-linux-gnu",
@@ -125,7 +152,8 @@ constexpr Target kTargets[] = {
      .registers = 32,
      .chains = 4,
      .steps = 16,
-     .rounds = false},
+     .rounds = false,
+     .byte_sums = 12},
     kCortexM4,
     cortex_m7(),
     cortex_m33(),
@@ -140,7 +168,8 @@ constexpr Target kTargets[] = {
      .chains = 4,
      .steps = 16,
      .rounds = true,
-     .fixed_addresses = true},
+     .fixed_addresses = true,
+     .dots = Dots::kPairs},
     aarch64_macos(),
     with(kX86V3, "x86-64-v3-macos", "x86_64-macos", "x86_64-apple-macosx11.0"),
     with(kX86V3, "x86-64-v3-windows", "x86_64-windows", "x86_64-pc-windows-msvc"),
@@ -158,16 +187,24 @@ const Target& find_target(std::string_view name) {
   user_error("weft.package: there is no target '{}'; there are {}", name, known);
 }
 
-std::string_view host_target() {
-  const llvm::Triple triple(llvm::sys::getProcessTriple());
-  if (triple.getArch() == llvm::Triple::aarch64) return "aarch64";
-  if (triple.getArch() == llvm::Triple::riscv64) return "riscv64";
-  check(triple.getArch() == llvm::Triple::x86_64, "weft.package: this machine ({}) is no target: name one",
-        triple.str());
+bool runs_here(const Target& target) {
+  const llvm::Triple triple(llvm::sys::getProcessTriple()), other(target.triple);
+  if (triple.getArch() != other.getArch() || !other.isOSLinux()) return false;
   const auto features = llvm::sys::getHostCPUFeatures();
   const auto has = [&](auto... names) { return (features.lookup(names) && ...); };
-  if (!has("avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe")) return "x86-64";
-  return has("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl") ? "x86-64-v4" : "x86-64-v3";
+  if (triple.getArch() != llvm::Triple::x86_64) return target.dots != Dots::kSigned || has("dotprod");
+  if (target.cpu == "x86-64") return true;
+  if (!has("avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe")) return false;
+  if (target.cpu == "x86-64-v3") return !target.for_bytes || has("avxvnni");
+  return has("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl") && (!target.for_bytes || has("avx512vnni"));
+}
+
+std::string_view host_target(bool bytes) {
+  std::string_view best;
+  for (const Target& target : kTargets)
+    if ((bytes || !target.for_bytes) && runs_here(target)) best = target.name;
+  check(!best.empty(), "weft.package: this machine ({}) is no target: name one", llvm::sys::getProcessTriple());
+  return best;
 }
 
 }  // namespace weft::packages

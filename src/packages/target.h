@@ -7,6 +7,17 @@
 
 namespace weft::packages {
 
+/// The instructions by which a target multiplies bytes (emit/dots.h).
+enum class Dots : uint8_t {
+  kPlain,       ///< none: one product at a time
+  kPairs,       ///< two products of 16 bits (SSE2's pmaddwd, WebAssembly's dot)
+  kSignsMoved,  ///< four of bytes without a sign by bytes with one, in 16 bits between (pmaddubsw)
+  kUnsigned,    ///< the same in 32 bits (vpdpbusd)
+  kSigned,      ///< four of bytes with signs (sdot)
+  kLong,        ///< two in 16 bits, which are added by twos (smull, smlal, sadalp)
+  kHalfwords    ///< two of 16 bits, to which two instructions widen a word (sxtb16, smlad)
+};
+
 /// A machine that packages are made for, as code generation sees it: LLVM's names for it, and the numbers that
 /// determine the shape of loops. Nothing is read from the machine that writes a package.
 struct Target {
@@ -24,6 +35,9 @@ struct Target {
   bool pairs = false;            ///< widens 16 bits sooner by a shift and a mask than by a load that shuffles
   bool fixed_addresses = false;  ///< there are no shared libraries
   bool hard_floats = false;      ///< ARM: floats are passed in their registers
+  Dots dots = Dots::kPlain;
+  int64_t byte_sums = 0;   ///< sums of products of bytes in registers at a time; 0: as many as of others
+  bool for_bytes = false;  ///< differs from the target before it in `dots` alone
 };
 
 std::span<const Target> targets();
@@ -31,7 +45,11 @@ std::span<const Target> targets();
 /// The target of that name. User's error "weft.package: there is no target 'x'; ..." for another name.
 const Target& find_target(std::string_view name);
 
-/// The name of the best target that this machine runs.
-std::string_view host_target();
+/// The name of the best target that this machine runs. Those that differ in products of bytes alone count only if
+/// `bytes` says so: other packages gain nothing by them.
+std::string_view host_target(bool bytes = false);
+
+/// Whether this machine's processor has the target's instructions.
+bool runs_here(const Target& target);
 
 }  // namespace weft::packages

@@ -29,7 +29,8 @@ def header(
     tensors += [(f"states[{i}]", path, trees.describe(t)) for i, (path, t) in enumerate(step.states.items())]
     lines += [f" *   {slot:12}{path} {kind}" for slot, path, kind in tensors]
     if quantize is not None:
-        lines.append(f" * Weights of products are stored as {quantize}.")
+        stored = "int8, and activations are rounded to int8 at each step" if quantize == "int8-dynamic" else quantize
+        lines.append(f" * Weights of products are stored as {stored}.")
     comment = "\n".join(lines) + "\n */"
     chunk = ""
     if step.lags is not None:

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         "--quantize",
         metavar="TYPE",
         choices=list(STORED),
-        help=f"store the weights of products as one of {', '.join(STORED)}",
+        help=f"store the weights of products as one of {', '.join(STORED)}; int8-dynamic multiplies bytes",
     )
     parser.add_argument("--assembly", action="store_true", help="write the machine code as text, too")
     return parser

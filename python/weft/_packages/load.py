@@ -124,7 +124,8 @@ def load(library: str | Path, name: str | None = None) -> Model:
     model = found.contents
     if model.abi != ABI:
         raise RuntimeError(f"{WHAT}: {path} is of ABI {model.abi}, and this Weft knows {ABI}: package the model again")
-    if _is_beyond(target := model.target.decode(), host := _C.package_host()):
+    if _is_beyond(target := model.target.decode()):
+        host = _C.package_host()
         raise RuntimeError(
             f"{WHAT}: {path} is for {target}, and this processor has no more than {host}: name {host} among the "
             "targets when packaging, of which the library chooses at run time"
@@ -132,11 +133,10 @@ def load(library: str | Path, name: str | None = None) -> Model:
     return Model(loaded, model)
 
 
-def _is_beyond(target: str, host: str) -> bool:
-    """Whether the target is of this machine's architecture, and better than the best that this processor has."""
+def _is_beyond(target: str) -> bool:
+    """Whether the target is of this machine's architecture, and needs instructions that this processor lacks."""
     known = dict(_C.package_targets())
-    alike = [name for name, architecture in known.items() if architecture == known[host]]
-    return target in alike and alike.index(target) > alike.index(host)
+    return known.get(target) == known[_C.package_host()] and not _C.package_runs(target)
 
 
 def _loaded(path: Path) -> ctypes.CDLL:

@@ -51,8 +51,9 @@ def package(
             (`libNAME.a`), a shared library where there is a linker (`libNAME.so`), `NAME.json`, `NAMEConfig.cmake` and
             `example.c`. What lies there by these names is overwritten.
         targets: machines by name ("x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64", "cortex-m4", "cortex-m7",
-            "cortex-m33", "wasm32"); the one that runs this if nothing is said. Of several x86-64 the library chooses
-            the best that the processor has, when it is asked for the model.
+            "cortex-m33", "wasm32"; for "int8-dynamic" "x86-64-v3-avxvnni", "x86-64-v4-vnni" and "aarch64-dotprod" too,
+            which have instructions for it); the one that runs this if nothing is said. Of several x86-64 the library
+            chooses the best that the processor has, when it is asked for the model.
         name: the prefix of all names in C; the folder's name if nothing is said.
         assembly: write the machine code as text, too.
         time: of a model over whole sequences the dim that its steps are in, 1 if nothing is said; as weft.stream's.
@@ -61,7 +62,9 @@ def package(
             each output.
         quantize: "int8", "bfloat16" or "float16": the type in which the objects store the float32 weights of products,
             which are rounded to it (int8 as by weft.quantize, with a float32 scale for each output). Steps widen them
-            in registers and compute in float32; biases, states and all else stay as they are.
+            in registers and compute in float32; biases, states and all else stay as they are. "int8-dynamic" stores
+            weights as int8 does, and rounds the other factor of a product too, each row at each step by its largest
+            element: products by weights of at least 16 inputs and 32 outputs multiply bytes and add up in 32 bits.
 
     Returns:
         The folder.
@@ -76,12 +79,13 @@ def package(
     prefix = path.name if name is None else name
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
         raise ValueError(f"{WHAT}: {prefix!r} is no name in C, which the package's functions begin with: give another")
-    wanted, stored = _targets(targets), _stored(quantize)
+    stored, activations = _stored(quantize)
+    wanted = _targets(targets, activations == "i8")
     if _is_over_time(model, example, time):
         step = step_of_model(model, example, 1 if time is None else time, delay)
     else:
         step = _given_step(model, example)
-    compiled = step.model(prefix, stored)
+    compiled = step.model(prefix, stored, activations)
     try:
         outputs = compiled.outputs()
         objects = {target: folder.Object(**compiled.compile(target, assembly)) for target in wanted}
@@ -117,13 +121,13 @@ def _with_place(message: str, step: Step) -> str:
     return f"{message[: found.end()]} {place}{message[found.end() :]}" if found and place else message
 
 
-#: The types in which weights can be stored, with the engine's names for them.
-STORED = {"int8": "i8", "bfloat16": "bf16", "float16": "f16"}
+#: What weights of products can be stored as and activations be rounded to, as types of the engine.
+STORED = {"int8": ("i8", "f32"), "int8-dynamic": ("i8", "i8"), "bfloat16": ("bf16", "f32"), "float16": ("f16", "f32")}
 
 
-def _stored(quantize: str | None) -> str:
+def _stored(quantize: str | None) -> tuple[str, str]:
     if quantize is None:
-        return "f32"
+        return "f32", "f32"
     if quantize not in STORED:
         names = ", ".join(map(repr, STORED))
         hint = did_you_mean(quantize, list(STORED)) if isinstance(quantize, str) else ""
@@ -131,9 +135,9 @@ def _stored(quantize: str | None) -> str:
     return STORED[quantize]
 
 
-def _targets(given: str | Sequence[str] | None) -> list[str]:
+def _targets(given: str | Sequence[str] | None, multiplies_bytes: bool) -> list[str]:
     known = [name for name, _ in _C.package_targets()]
-    names = [_C.package_host()] if given is None else [given] if isinstance(given, str) else list(given)
+    names = [_C.package_host(multiplies_bytes)] if given is None else [given] if isinstance(given, str) else list(given)
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"

@@ -34,9 +34,9 @@ class Step:
     chunk: int = 1  #: of a model over time: how many of its steps a call is
     lags: list[int] | None = None  #: of its outputs: call c holds elements from c * those of a call - lag on
 
-    def model(self, name: str, stored: str = "f32") -> _C.StepModel:
+    def model(self, name: str, stored: str = "f32", activations: str = "f32") -> _C.StepModel:
         """The step, ready to be compiled. `name` is an identifier of C; `stored` the type of product weights in
-        objects: f32, i8, bf16 or f16."""
+        objects: f32, i8, bf16 or f16; `activations` what products round their other factor to: f32 or i8."""
         return _C.StepModel(
             name,
             self.program,
@@ -45,6 +45,7 @@ class Step:
             [_as_bytes(f"{WHAT}: a tensor that the step reads", tensor) for tensor in self.weights],
             [list(self.states), list(self.inputs), self.outputs],
             stored,
+            activations,
         )
 
 

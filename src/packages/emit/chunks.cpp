@@ -26,6 +26,7 @@ llvm::Function* Emitter::emit_steps(const std::string& name) {
     memory_.give_back(slot.offset, slot.bytes);
   }
   scratch_.clear();
+  forget_rounded(tasks_.tasks.size());
   buffers_.clear();
   is_where_read_next_.clear();
   const auto is_state = [&](ValueId value) {
@@ -38,6 +39,9 @@ llvm::Function* Emitter::emit_steps(const std::string& name) {
     for (size_t task : plan_.stretches[stretch].tasks)
       for (ValueId value : tasks_.tasks[task].reads) last_reader_[value] = stretch;
   for (ValueId result : program_.body.results) last_reader_[result] = plan_.stretches.size();
+  for (size_t stretch = 0; stretch < plan_.stretches.size(); ++stretch)
+    for (size_t task : plan_.stretches[stretch].tasks)
+      for (ValueId left : rounded_for(tasks_.tasks[task])) last_rounded_[left] = stretch;
   steps_ = plan_.steps;
   begin(name);
   find_windows();
@@ -90,7 +94,7 @@ unsigned Emitter::steps_in_rows(const Task& task) const {
   const auto ring = rings_.find(task.values[0]);
   if (steps_ == 1 || step_by_step_ || ring == rings_.end() || ring->second.first.made.size() > 1) return 1;
   const ValueId made = ring->second.first.made[0];
-  const Blocks blocks = blocks_for(made, 0);
+  const Blocks blocks = blocks_for(made);
   return blocks.columns == blocks.lanes ? steps_in_vector({made}, {}, blocks) : 1;
 }
 
@@ -126,7 +130,7 @@ unsigned Emitter::steps_for(const std::vector<Sum>& sums, const Blocks& blocks, 
     registers += static_cast<int64_t>(some.size()) * blocks.vectors * splits_for(some, groups, blocks);
     for (const Group& group : groups)
       if (is_straight(some, group, blocks))
-        products += static_cast<int64_t>(group.size()) * some[group[0].first].parts[group[0].second].size;
+        products += static_cast<int64_t>(group.size()) * turns(some[group[0].first].parts[group[0].second]);
   }
   const int64_t most =
       std::min(target_.registers * 3 / 4 / registers, kWritten / std::max<int64_t>(products * blocks.vectors, 1));

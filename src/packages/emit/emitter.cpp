@@ -25,6 +25,8 @@ Emitter::Emitter(const Bound& step, const Plan& plan, const StoredWeights& weigh
   for (size_t task = 0; task < tasks_.tasks.size(); ++task)
     for (ValueId value : tasks_.tasks[task].reads) last_reader_[value] = task;
   for (ValueId result : program_.body.results) last_reader_[result] = tasks_.tasks.size();
+  for (size_t task = 0; task < tasks_.tasks.size(); ++task)
+    for (ValueId left : rounded_for(tasks_.tasks[task])) last_rounded_[left] = task;
 }
 
 void Emitter::loop(int64_t count, int64_t step, const Body& body) {
@@ -263,23 +265,29 @@ unsigned Emitter::lanes_for(ValueId value) const {
   return lanes_for(dtype(value), shape.empty() ? 1 : shape.back());
 }
 
-/// Memory for a value of this shape, with rows of `row` elements.
-Memory::Slot& Emitter::reserve(ValueId value, const std::vector<int64_t>& shape, int64_t row) {
-  Memory::Slot slot;
-  slot.strides.resize(shape.size());
-  int64_t count = shape.empty() ? 1 : std::max(row, shape.back());
-  for (size_t i = shape.size(); i-- > 0;) {
-    slot.strides[i] = i + 1 == shape.size() ? 1 : count;
-    if (i + 1 < shape.size()) count *= shape[i];
-  }
+/// Memory for so many bytes at each step.
+Memory::Slot Emitter::space(int64_t bytes) {
   const int64_t align = std::max<int64_t>(target_.vector_bytes, 8);
   const auto padded = [&](int64_t bytes) { return (bytes + align - 1) / align * align; };
+  Memory::Slot slot;
   // Narrow values of neighbouring steps are neighbours, which a vector holds side by side.
-  const int64_t bytes = count * size_of(dtype(value));
   slot.step =
       steps_ > 1 && 2 * bytes <= align && std::has_single_bit(static_cast<uint64_t>(bytes)) ? bytes : padded(bytes);
   slot.bytes = padded(slot.step * steps_);
   slot.offset = memory_.take(slot.bytes);
+  return slot;
+}
+
+/// Memory for a value of this shape, with rows of `row` elements.
+Memory::Slot& Emitter::reserve(ValueId value, const std::vector<int64_t>& shape, int64_t row) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t count = shape.empty() ? 1 : std::max(row, shape.back());
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = i + 1 == shape.size() ? 1 : count;
+    if (i + 1 < shape.size()) count *= shape[i];
+  }
+  Memory::Slot slot = space(count * size_of(dtype(value)));
+  slot.strides = std::move(strides);
   if (const auto argument = step_.argument(value); !argument || *argument >= step_.states()) scratch_.insert(value);
   return memory_.slots[value] = slot;
 }

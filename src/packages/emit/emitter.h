@@ -86,6 +86,7 @@ class Emitter {
   llvm::Value* splat(llvm::Value* value, unsigned lanes);
   unsigned lanes_for(ir::ValueId value) const;
   unsigned lanes_for(DType dtype, int64_t columns) const;
+  Memory::Slot space(int64_t bytes);
   Memory::Slot& reserve(ir::ValueId value, int64_t row) { return reserve(value, sizes(value), row); }
   Memory::Slot& reserve(ir::ValueId value, const std::vector<int64_t>& shape, int64_t row);
   Buffer in_state(ir::ValueId value, const Memory::Slot& slot);
@@ -145,9 +146,9 @@ class Emitter {
   /// Products that read the same row of a left operand, by sum and part.
   using Group = std::vector<std::pair<size_t, size_t>>;
   /// What a block of columns reads, in bytes from the block's start: biases of all sums at 0, then scales of all parts
-  /// (of int8 weights), then the rows of each group.
+  /// (of int8 weights), then what sums of products of bytes begin with, then the rows of each group.
   struct Layout {
-    int64_t scales = 0, bytes = 0;
+    int64_t scales = 0, corrections = 0, bytes = 0;
     std::vector<int64_t> rows;
   };
   /// Registers by sum or part, and in them by split and vector.
@@ -159,6 +160,7 @@ class Emitter {
   bool is_read_apart(ir::ValueId value) const;
   llvm::Value* plain_sum(const Sum& sum);
   llvm::Value* multiply_add(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  llvm::Value* add(llvm::Value* a, llvm::Value* b);
   /// The sums that contain products and that the vector of `values` at a place needs, inner ones first.
   std::vector<Sum> find_sums(const std::vector<ir::ValueId>& values, const Place& first);
   /// Computes these sums, all of one type, for block `number` of the columns. get() then finds their values.
@@ -169,11 +171,11 @@ class Emitter {
                   const Totals& totals, int64_t splits);
   llvm::Value* add_splits(const std::vector<llvm::Value*>& total, unsigned vector, const Blocks& blocks,
                           llvm::Type* type);
-  static bool is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks);
+  bool is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) const;
   int64_t splits_for(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks) const;
   std::vector<Group> groups_of(const std::vector<Sum>& sums) const;
   /// `weights`: bytes that the nest reads.
-  Blocks blocks_for(ir::ValueId value, size_t sums, int64_t weights = 0) const;
+  Blocks blocks_for(ir::ValueId value, const std::vector<Sum>& sums = {}, int64_t weights = 0) const;
 
   // ---- weights in the order of reading (packing.cpp)
   DType stored_type(const std::vector<Sum>& sums) const;
@@ -181,10 +183,46 @@ class Emitter {
   llvm::GlobalVariable* pack(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks,
                              const Layout& layout);
   bool is_paired(DType stored, size_t vector, size_t of) const;
+  std::vector<double> row_of(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, int64_t block,
+                             int64_t k) const;
+  double correction(const Part& part, int64_t column) const;
   double bias(const Sum& sum, int64_t column) const;
   llvm::Value* load_vector(llvm::Value* row, int64_t offset, DType stored, size_t vector, size_t of, unsigned lanes);
   llvm::Value* load_weights(llvm::Value* address, DType stored, unsigned lanes, int64_t align);
   llvm::Value* get_weights(const Part& part, const Coordinate& row, const Place& place);
+  llvm::Value* get_stored(const Part& part, const Coordinate& row, const Place& place);
+  llvm::Value* get_scales(const Part& part, const Place& place);
+
+  // ---- products of bytes (bytes.cpp)
+  /// A left operand in 8 bits: its rows as words, which are padded, and its elements; a scale for each row.
+  struct Rounded {
+    Buffer words, elements, scales;
+    Memory::Slot of_words, of_scales;
+  };
+  bool in_bytes(const Part& part) const;
+  /// The rows of weights that a part has, in words if it multiplies bytes.
+  int64_t turns(const Part& part) const;
+  /// The left operands of products of bytes that a nest computes.
+  std::set<ir::ValueId> rounded_for(const Task& task) const;
+  void round_rows(ir::ValueId left);
+  void round_row(ir::ValueId left, const std::vector<Coordinate>& row, const Blocks& blocks, const Rounded& to);
+  void over_row(const Blocks& blocks, const std::function<void(Coordinate, int64_t, int64_t)>& body);
+  llvm::Value* largest(ir::ValueId left, const std::vector<Coordinate>& row, const Blocks& blocks);
+  llvm::Value* rounded(llvm::Value* x);
+  /// Gives back the memory of operands that no task from this one on multiplies.
+  void forget_rounded(size_t task);
+  /// A vector of columns of the weights for one word, in the order of memory.
+  std::vector<llvm::Value*> load_bytes(llvm::Value* row, int64_t offset, unsigned lanes);
+  /// total + a word of the left operand times weights.
+  llvm::Value* add_word(const Part& part, const Place& word, std::span<llvm::Value* const> weights, llvm::Value* total,
+                        unsigned lanes);
+  /// A sum of products of bytes in f32: times the scale of the row, then those of the columns.
+  llvm::Value* scaled(const Part& part, llvm::Value* sum, llvm::Value* scales, unsigned lanes);
+  llvm::Value* plain_bytes(const Part& part, const Place& place);
+  std::vector<llvm::Value*> begin_bytes(const Part& part, llvm::Value* corrections, const Blocks& blocks,
+                                        int64_t splits);
+  void end_bytes(const Part& part, const std::vector<llvm::Value*>& partial, llvm::Value* scales, const Blocks& blocks,
+                 const std::vector<llvm::Value*>& totals);
 
   // ---- nests (nests.cpp)
   struct Destination {
@@ -289,6 +327,8 @@ class Emitter {
   std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
   std::map<std::tuple<ir::ValueId, Place, unsigned>, llvm::Value*> known_;  ///< at a step of those at once
   std::map<ir::ValueId, int64_t> depths_;
+  std::map<ir::ValueId, Rounded> rounded_;      ///< left operands whose rows are in 8 bits
+  std::map<ir::ValueId, size_t> last_rounded_;  ///< the last task that multiplies them
   std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates
   std::map<std::pair<ir::ValueId, int64_t>, llvm::GlobalVariable*> constants_;
   std::map<llvm::Constant*, llvm::GlobalVariable*> globals_;

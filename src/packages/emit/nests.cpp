@@ -41,6 +41,10 @@ void Emitter::emit_task(const Task& task) {
   known_.clear();
   depths_.clear();
   computed_.clear();
+  for (ValueId left : rounded_for(task))
+    if (!rounded_.contains(left)) round_rows(left);
+  known_.clear();
+  computed_.clear();
   if (task.way == Way::kElements) return emit_nest(task.values);
   over_steps(1, [&] { emit_one(task); }, steps_in_rows(task));
 }
@@ -110,7 +114,7 @@ bool Emitter::is_in_place(size_t state, const Blocks& blocks) const {
 void Emitter::emit_nest(const std::vector<ValueId>& values) {
   current_.insert(values.begin(), values.end());
   const std::vector<Sum> sums = sums_of_nest(values);
-  Blocks blocks = blocks_for(values[0], sums.size(), bytes_of(sums));
+  Blocks blocks = blocks_for(values[0], sums, bytes_of(sums));
   if (steps_ == 1 && turns_round(sums, blocks)) blocks.backwards = is_backwards();
   const std::vector<int64_t> domain = sizes(values[0]);
   std::vector<Destination> to;
@@ -245,7 +249,7 @@ void Emitter::emit_part(ValueId part, ValueId whole, std::span<const Buffer> to,
   const ValueId shaped = part == ir::kNoValue ? whole : part;
   const std::vector<int64_t> domain = sizes(shaped);
   if (is_empty(domain)) return;
-  const Blocks blocks = blocks_for(shaped, 0);
+  const Blocks blocks = blocks_for(shaped);
   std::vector<Destination> destinations;
   for (const Buffer& buffer : to) destinations.push_back({buffer, origin, true});
   const std::vector<ValueId> values(to.size(), part);

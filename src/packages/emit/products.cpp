@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "codegen/pointwise.h"
+#include "packages/emit/dots.h"
 #include "packages/emit/emitter.h"
 
 namespace weft::packages {
@@ -113,6 +114,10 @@ Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
   return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, b, c});
 }
 
+Value* Emitter::add(Value* a, Value* b) {
+  return a->getType()->isFPOrFPVectorTy() ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
+}
+
 /// A variable of the function, which LLVM turns into a register.
 Value* Emitter::variable(Value* start) {
   llvm::BasicBlock& entry = function_->getEntryBlock();
@@ -128,6 +133,11 @@ Value* Emitter::plain_sum(const Sum& sum) {
   if (recording_ != nullptr) return llvm::PoisonValue::get(type);
   Value* total = variable(llvm::Constant::getNullValue(type));
   for (const Part& part : sum.parts) {
+    if (in_bytes(part)) {
+      Value* products = plain_bytes(part, sum.place);
+      b_.CreateStore(add(b_.CreateLoad(type, total), products), total);
+      continue;
+    }
     const auto scope = std::pair(known_, computed_);
     loop(part.size, 1, [&](Value* k) {
       Place left{part.rows, -1, 1};
@@ -140,12 +150,8 @@ Value* Emitter::plain_sum(const Sum& sum) {
     std::tie(known_, computed_) = scope;
   }
   Value* result = b_.CreateLoad(type, total);
-  const auto add = [&](const Leaf& leaf) {
-    Value* other = get(leaf.value, leaf.place);
-    result = type->isFPOrFPVectorTy() ? b_.CreateFAdd(result, other) : b_.CreateAdd(result, other);
-  };
-  std::ranges::for_each(sum.constants, add);
-  std::ranges::for_each(sum.others, add);
+  for (const std::vector<Leaf>& leaves : {sum.constants, sum.others})
+    for (const Leaf& leaf : leaves) result = add(result, get(leaf.value, leaf.place));
   return result;
 }
 
@@ -168,16 +174,20 @@ std::vector<Emitter::Sum> Emitter::find_sums(const std::vector<ValueId>& values,
   return sums;
 }
 
-Emitter::Blocks Emitter::blocks_for(ValueId value, size_t sums, int64_t weights) const {
+Emitter::Blocks Emitter::blocks_for(ValueId value, const std::vector<Sum>& sums, int64_t weights) const {
   Blocks blocks;
   const std::vector<int64_t> shape = sizes(value);
   blocks.columns = shape.empty() ? 1 : shape.back();
   blocks.lanes = lanes_for(value);
   const int64_t vectors = (blocks.columns + blocks.lanes - 1) / blocks.lanes;
   blocks.count = vectors;
-  if (sums == 0) return blocks;
-  int64_t most = std::max<int64_t>(target_.registers * 3 / 4 / static_cast<int64_t>(sums), 1);
-  if (sums > kOverlapped && weights > kNear && target_.chains >= kWide) most = 1;
+  if (sums.empty()) return blocks;
+  int64_t of_bytes = 0;
+  for (const Sum& sum : sums) of_bytes += std::ranges::count_if(sum.parts, [&](auto& part) { return in_bytes(part); });
+  int64_t most = target_.registers * 3 / 4 / static_cast<int64_t>(sums.size());
+  if (of_bytes > 0 && target_.byte_sums > 0) most = std::min(most, target_.byte_sums / of_bytes);
+  most = std::max<int64_t>(most, 1);
+  if (sums.size() > kOverlapped && weights > kNear && target_.chains >= kWide) most = 1;
   int64_t least = 0;  // the least cost so far: 2 for a vector, 1 for the start of a block
   for (int64_t wide = 1; wide <= std::min(most, vectors); ++wide) {
     const int64_t count = (vectors + wide - 1) / wide, cost = 2 * count * wide + count;
@@ -196,7 +206,8 @@ std::vector<Emitter::Group> Emitter::groups_of(const std::vector<Sum>& sums) con
       const Part& part = sums[s].parts[p];
       const auto same = std::ranges::find_if(groups, [&](const Group& group) {
         const Part& first = sums[group[0].first].parts[group[0].second];
-        return first.left == part.left && first.rows == part.rows && first.size == part.size;
+        return first.left == part.left && first.rows == part.rows && first.size == part.size &&
+               in_bytes(first) == in_bytes(part);
       });
       if (same == groups.end())
         groups.push_back({{s, p}});
@@ -206,14 +217,15 @@ std::vector<Emitter::Group> Emitter::groups_of(const std::vector<Sum>& sums) con
   return groups;
 }
 
-/// Emits the products of one row of a left operand: each of its elements times a vector of each part. The products are
-/// added to the sums that contain the parts; for int8 weights each part has a sum of its own.
+/// Emits the products of one row of a left operand: each of its elements, or words of bytes, times a vector of each
+/// part. The products are added to the sums that contain the parts; for int8 weights each part has a sum of its own.
 void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, Value* weights,
                          const Totals& totals, int64_t splits) {
   const Part& first = sums[group[0].first].parts[group[0].second];
   const DType stored = stored_type(sums);
-  auto* type = register_type(dtype(sums[0].value), blocks.lanes);
-  const int64_t bytes = size_of(stored);
+  const bool words = in_bytes(first);
+  auto* type = register_type(words ? DType::kI32 : dtype(sums[0].value), blocks.lanes);
+  const int64_t bytes = words ? elements_in_word(target_) : size_of(stored), size = turns(first);
   const auto columns = static_cast<int64_t>(group.size()) * blocks.width();
   const auto multiply = [&](Value* k, int64_t ahead, size_t p) {
     Place left{first.rows, -1, 1};
@@ -223,12 +235,19 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
     const size_t of_step = part.size() / at_once_;
     const auto own = static_cast<int64_t>(of_step) / blocks.vectors;  // of its splits
     for (unsigned v = 0; v < blocks.vectors; ++v) {
-      Value* weight = load_vector(row, ahead * columns * bytes, stored, p * blocks.vectors + v,
-                                  group.size() * blocks.vectors, blocks.lanes);
+      const size_t vector = p * blocks.vectors + v, vectors = group.size() * blocks.vectors;
+      const int64_t offset = ahead * columns * bytes;
+      std::vector<Value*> weight;
+      if (words)
+        weight = load_bytes(row, offset + static_cast<int64_t>(vector) * blocks.lanes * bytes, blocks.lanes);
+      else
+        weight.push_back(load_vector(row, offset, stored, vector, vectors, blocks.lanes));
       for (now_ = 0; now_ < at_once_; ++now_) {
-        Value* factor = splat(get(first.left, left), blocks.lanes);
         Value* total = part[now_ * of_step + v + static_cast<size_t>(ahead % own) * blocks.vectors];
-        b_.CreateStore(multiply_add(factor, weight, b_.CreateLoad(type, total)), total);
+        Value* before = b_.CreateLoad(type, total);
+        Value* after = words ? add_word(first, left, weight, before, blocks.lanes)
+                             : multiply_add(splat(get(first.left, left), blocks.lanes), weight[0], before);
+        b_.CreateStore(after, total);
       }
       now_ = 0;
     }
@@ -236,11 +255,11 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
   const auto scope = std::pair(known_, computed_);
   if (is_straight(sums, group, blocks)) {  // a part as a whole: what follows from the first may begin
     for (size_t p = 0; p < group.size(); ++p)
-      for (int64_t k = 0; k < first.size; ++k) multiply(number(0), k, p);
+      for (int64_t k = 0; k < size; ++k) multiply(number(0), k, p);
   } else {
     const auto near = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>((kStride - 1) / (columns * bytes))));
     const int64_t unrolled = std::max(std::clamp<int64_t>(near, 1, kUnrolled), splits);
-    const int64_t whole = first.size / unrolled * unrolled;
+    const int64_t whole = size / unrolled * unrolled;
     const auto step = [&](Value* k, int64_t ahead) {
       for (size_t p = 0; p < group.size(); ++p) multiply(k, ahead, p);
     };
@@ -248,7 +267,7 @@ void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const
       for (int64_t ahead = 0; ahead < unrolled; ++ahead) step(k, ahead);
     });
     std::tie(known_, computed_) = scope;
-    for (int64_t k = whole; k < first.size; ++k) step(number(0), k);
+    for (int64_t k = whole; k < size; ++k) step(number(0), k);
   }
   std::tie(known_, computed_) = scope;
 }
@@ -260,7 +279,7 @@ Value* Emitter::add_splits(const std::vector<Value*>& total, unsigned vector, co
   for (size_t i = vector; i < of_step; i += blocks.vectors)
     all.push_back(b_.CreateLoad(type, total[now_ * of_step + i]));
   for (size_t half = all.size() / 2; half > 0; half /= 2)
-    for (size_t i = 0; i < half; ++i) all[i] = b_.CreateFAdd(all[i], all[i + half]);
+    for (size_t i = 0; i < half; ++i) all[i] = add(all[i], all[i + half]);
   return all[0];
 }
 
@@ -268,36 +287,29 @@ Value* Emitter::add_splits(const std::vector<Value*>& total, unsigned vector, co
 /// it and added to the total when they are complete.
 void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Value* block, const Totals& totals,
                           const std::vector<Group>& groups, const Layout& layout, int64_t splits) {
-  auto* type = register_type(dtype(sums[0].value), blocks.lanes);
-  const int64_t bytes = size_of(dtype(sums[0].value));
+  const int64_t bytes = blocks.lanes * size_of(dtype(sums[0].value));
   const auto at = [&](int64_t offset) { return b_.CreateGEP(b_.getInt8Ty(), block, number(offset)); };
-  int64_t scale = layout.scales;
+  int64_t scale = layout.scales, correction = layout.corrections;
   for (size_t g = 0; g < groups.size(); ++g) {
     if (stored_type(sums) != DType::kI8) {
       emit_group(sums, groups[g], blocks, at(layout.rows[g]), totals, splits);
       continue;
     }
-    Totals partial(groups[g].size());
-    for (std::vector<Value*>& each : partial)
-      for (unsigned i = 0; i < at_once_ * blocks.vectors * splits; ++i)
-        each.push_back(variable(llvm::Constant::getNullValue(type)));
+    const Part& first = sums[groups[g][0].first].parts[groups[g][0].second];
+    const bool corrected = in_bytes(first) && stored_offset(target_) != 0;
+    Totals partial;
+    for (size_t p = 0; p < groups[g].size(); ++p) {
+      partial.push_back(begin_bytes(first, corrected ? at(correction) : nullptr, blocks, splits));
+      correction += corrected ? blocks.vectors * bytes : 0;
+    }
     emit_group(sums, groups[g], blocks, at(layout.rows[g]), partial, splits);
-    for (size_t p = 0; p < groups[g].size(); ++p)
-      for (unsigned v = 0; v < blocks.vectors; ++v, scale += blocks.lanes * bytes) {
-        Value* scales = load_weights(at(scale), dtype(sums[0].value), blocks.lanes, blocks.lanes * bytes);
-        for (now_ = 0; now_ < at_once_; ++now_) {
-          const std::vector<Value*>& all = totals[groups[g][p].first];
-          Value* total = all[now_ * all.size() / at_once_ + v];
-          Value* made = add_splits(partial[p], v, blocks, type);
-          b_.CreateStore(multiply_add(made, scales, b_.CreateLoad(type, total)), total);
-        }
-        now_ = 0;
-      }
+    for (size_t p = 0; p < groups[g].size(); ++p, scale += blocks.vectors * bytes)
+      end_bytes(first, partial[p], at(scale), blocks, totals[groups[g][p].first]);
   }
 }
 
 /// Whether the products of a group are written out, and not a loop.
-bool Emitter::is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) {
+bool Emitter::is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) const {
   const int64_t size = sums[group[0].first].parts[group[0].second].size;
   return static_cast<int64_t>(group.size()) * blocks.vectors * size <= kStraight;
 }

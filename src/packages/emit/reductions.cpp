@@ -28,7 +28,7 @@ Value* Emitter::identity(const Op& op, unsigned lanes) {
 void Emitter::emit_folds(ValueId result, const std::vector<int64_t>& inner,
                          const std::function<Value*(unsigned)>& start, const Fold& next) {
   const std::vector<int64_t> domain = sizes(result);
-  const Blocks blocks = blocks_for(result, 0);
+  const Blocks blocks = blocks_for(result);
   slack_ = blocks.padded() - blocks.columns;
   const Buffer to = in_state(result, reserve(result, blocks.padded()));
   const auto fold = [&](const Place& outer) {

@@ -51,6 +51,7 @@ void Emitter::free_what_is_read_no_longer(size_t task) {
     memory_.give_back(slot.offset, slot.bytes);
     each = scratch_.erase(each);
   }
+  forget_rounded(task);
 }
 
 void Emitter::place_states() {
@@ -77,13 +78,13 @@ Value* Emitter::is_backwards() {
 }
 
 /// Whether an input is copied to padded memory, since it is read as vectors, and the last may reach past its end.
-/// Products read single elements.
+/// Products read single elements, if they don't round them to bytes.
 bool Emitter::needs_stage(ValueId input) const {
   const std::vector<int64_t> shape = sizes(input);
   if (shape.empty() || shape.back() <= 1) return false;
   return std::ranges::any_of(program_.body.ops, [&](const Op& op) {
     if (std::ranges::find(op.operands, input) == op.operands.end()) return false;
-    const bool is_left = is_product(step_, op) && op.operands[1] != input;
+    const bool is_left = is_product(step_, op) && op.operands[1] != input && !multiplies_bytes(step_, op);
     return !is_left && !(ir::is_join(op.code) && !tasks_.task_of.contains(op.results[0]));
   });
 }

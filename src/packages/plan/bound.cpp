@@ -86,7 +86,10 @@ std::vector<int64_t> sizes_of(const ir::Program& program, ValueId value) {
 }
 
 Bound::Bound(const StepModel& model)
-    : program_(without_symbols(model)), states_(model.states.size()), inputs_(model.inputs.size()) {
+    : program_(without_symbols(model)),
+      states_(model.states.size()),
+      inputs_(model.inputs.size()),
+      activations_(model.activations) {
   check_states(model, program_);
   const std::vector<ValueId> arguments = program_.body.args;
   straighten(program_);

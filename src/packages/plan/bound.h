@@ -21,6 +21,8 @@ class Bound {
   const ir::Program& program() const { return program_; }
   size_t states() const { return states_; }
   size_t inputs() const { return inputs_; }
+  /// What the left operands of products are rounded to (StepModel).
+  DType activations() const { return activations_; }
   /// The op that computes a value; null for an argument.
   const ir::Op* op_of(ir::ValueId value) const { return makers_[value]; }
   /// The argument's number; none for weights and for values that are no arguments.
@@ -37,6 +39,7 @@ class Bound {
 
   ir::Program program_;
   size_t states_, inputs_;
+  DType activations_;
   std::vector<const ir::Op*> makers_;
   std::vector<bool> is_constant_, is_known_;  ///< can be read as constants; can be computed now (results of the step
                                               ///< too)

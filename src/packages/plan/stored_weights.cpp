@@ -11,14 +11,10 @@ namespace {
 using interpreter::Array;
 using ir::Op;
 
-/// The type's name as an argument of weft.package.
-std::string_view argument_of(DType dtype) {
-  return dtype == DType::kI8 ? "int8" : dtype == DType::kBF16 ? "bfloat16" : "float16";
-}
-
 }  // namespace
 
 StoredWeights::StoredWeights(const Bound& step, DType dtype) : step_(step), dtype_(dtype) {
+  internal_check(step.activations() == DType::kF32 || dtype == DType::kI8, "activations of i8 take weights of i8");
   const bool is_narrow = dtype != DType::kF32;
   internal_check(!is_narrow || dtype == DType::kI8 || is_half(dtype), "weights are not stored as {}", name_of(dtype));
   for (const Op& op : step.program().body.ops) {
@@ -31,14 +27,20 @@ StoredWeights::StoredWeights(const Bound& step, DType dtype) : step_(step), dtyp
     check(given == DType::kF32,
           "weft.package: quantize='{}' stores weights of float32, but a product of the step has weights [{}, {}] of "
           "float64: give it a model of float32 (model.float()), or leave quantize out",
-          argument_of(dtype), sizes[0], sizes[1]);
+          argument(), sizes[0], sizes[1]);
     const Narrow& made = narrow_[op.results[0]] = round(op);
     bytes_ += static_cast<int64_t>(made.scales.size() * sizeof(float));
   }
   check(!is_narrow || !narrow_.empty(),
         "weft.package: quantize='{}' stores the weights of products narrow, but the step has no product by constant "
         "weights of float32: leave quantize out",
-        argument_of(dtype));
+        argument());
+}
+
+/// What the caller of weft.package gave as `quantize`.
+std::string_view StoredWeights::argument() const {
+  if (step_.activations() == DType::kI8) return "int8-dynamic";
+  return dtype_ == DType::kI8 ? "int8" : dtype_ == DType::kBF16 ? "bfloat16" : "float16";
 }
 
 double StoredWeights::given(const Op& product, int64_t row, int64_t column) const {
@@ -57,7 +59,7 @@ StoredWeights::Narrow StoredWeights::round(const Op& product) const {
       const double weight = narrow.elements.emplace_back(given(product, row, column));
       check(std::isfinite(weight),
             "weft.package: quantize='{}': a product of the step has weights [{}, {}] with elements that are not finite",
-            argument_of(dtype_), narrow.rows, narrow.columns);
+            argument(), narrow.rows, narrow.columns);
     }
   if (dtype_ == DType::kI8) {
     round_to_bytes(narrow);
@@ -68,7 +70,7 @@ StoredWeights::Narrow StoredWeights::round(const Op& product) const {
   for (size_t i = 0; i < before.size(); ++i)
     check(std::isfinite(narrow.elements[i]),
           "weft.package: quantize='{}': a product of the step has a weight of {}, which is more than {} holds: {}",
-          argument_of(dtype_), before[i], argument_of(dtype_),
+          argument(), before[i], argument(),
           dtype_ == DType::kF16 ? "take bfloat16, or scale the layer" : "scale the layer");
   return narrow;
 }

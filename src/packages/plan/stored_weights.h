@@ -13,6 +13,12 @@ namespace weft::packages {
 /// - i8: integers of -127..127 with a scale in f32 for each column: its largest element becomes 127 or -127, as
 ///   weft.quantize rounds the rows of PyTorch's weights.
 /// Products of f64 have no narrow form.
+///
+/// A product that multiplies bytes (tasks.h) rounds the rows of its left operand at each step. A row has a scale in
+/// f32: the largest of its magnitudes m divided by 127. Its elements become x * (127 / m), rounded in f32, to the
+/// nearest integer, ties to even. These are multiplied by the integers of the weights and added up exactly, and the
+/// sum, as f32, is multiplied by the row's scale, then by the column's. m is at least 2^-100. A row with an element
+/// that isn't finite has the scale NaN.
 class StoredWeights {
  public:
   /// User's error if a narrow type is asked for and the step has a product in f64, or none in f32, or a weight that
@@ -42,6 +48,7 @@ class StoredWeights {
   double given(const ir::Op& product, int64_t row, int64_t column) const;
   Narrow round(const ir::Op& product) const;
   static void round_to_bytes(Narrow& narrow);
+  std::string_view argument() const;
 
   const Bound& step_;
   DType dtype_;

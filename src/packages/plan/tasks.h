@@ -42,7 +42,7 @@ struct Tasks {
 Tasks divide(const Bound& step, int64_t steps);
 
 /// The parts of a product's left operand along its last dim: of a concat whose parts the product reads itself, more
-/// than one.
+/// than one. A product that multiplies bytes reads whole rows.
 struct Segment {
   ir::ValueId value;
   int64_t first, size;
@@ -51,5 +51,9 @@ std::vector<Segment> segments(const Bound& step, const ir::Op& product);
 
 /// Whether the op is a product by constant weights, in f32 or f64.
 bool is_product(const Bound& step, const ir::Op& op);
+
+/// Whether a product rounds its left operand to 8 bits and multiplies bytes: where the step asks for it, products of
+/// f32 with at least 32 columns and 16 to 131,072 rows of weights.
+bool multiplies_bytes(const Bound& step, const ir::Op& product);
 
 }  // namespace weft::packages

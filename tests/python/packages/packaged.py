@@ -60,22 +60,23 @@ def _cortex(cpu: str, fpu: str, board: str) -> Microcontroller:
     return Microcontroller("arm-none-eabi-gcc", ("qemu-system-arm", "-M", board), (*flags, *files))
 
 
+AARCH64 = Machine("aarch64-linux-gnu-gcc", ("qemu-aarch64",))
 MACHINES = {
-    "aarch64": Machine("aarch64-linux-gnu-gcc", ("qemu-aarch64",)),
+    "aarch64": AARCH64,
     "riscv64": Machine("riscv64-linux-gnu-gcc", ("qemu-riscv64",)),
     "cortex-m4": _cortex("cortex-m4", "fpv4-sp-d16", "mps2-an386"),
     "cortex-m7": _cortex("cortex-m7", "fpv5-sp-d16", "mps2-an500"),
     "wasm32": Machine("wasm-ld-19", ("node",)),
 }
-NATIVE = [
-    name for name, architecture in _C.package_targets() if architecture == dict(_C.package_targets())[_C.package_host()]
-]
-NATIVE = NATIVE[: NATIVE.index(_C.package_host()) + 1]
+MACHINES_BYTES = {**MACHINES, "aarch64-dotprod": AARCH64}
+#: All that this machine runs; some differ from others in products of bytes alone.
+NATIVE_BYTES = [name for name, _ in _C.package_targets() if _C.package_runs(name)]
+NATIVE = [name for name in NATIVE_BYTES if not name.endswith("vnni") and not name.endswith("dotprod")]
 
 
 def machine_of(target: str) -> Machine:
     """Skips the test where it can't be run here."""
-    machine = MACHINES.get(target, Machine("cc"))
+    machine = MACHINES_BYTES.get(target, Machine("cc"))
     if machine.missing:
         pytest.skip(f"{target} needs {', '.join(machine.missing)}")
     return machine

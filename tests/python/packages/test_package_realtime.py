@@ -33,6 +33,9 @@ def filtered(carry: dict[str, Tensor], x: Tensor) -> tuple[dict[str, Tensor], Te
 
 MODELS: dict[str, Callable[[Path, str], Path]] = {
     "gru": lambda path, target: weft.package(nn.GRU(3, 21, 2), torch.randn(4, 3), path, targets=target),
+    "gru of bytes": lambda path, target: weft.package(
+        nn.GRU(19, 21, 2), torch.randn(4, 19), path, targets=target, quantize="int8-dynamic"
+    ),
     "filter": lambda path, target: weft.package(
         filtered, ({"window": torch.zeros(5), "count": torch.tensor(0)}, torch.zeros(1)), path, targets=target
     ),

@@ -215,7 +215,7 @@ def test_what_is_said_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_what_is_refused(tmp_path: Path) -> None:
     module, x = nn.GRU(3, 4), torch.randn(5, 3)
     with pytest.raises(
-        ValueError, match=r"quantize should be one of 'int8', 'bfloat16', 'float16' or None, got 'int4'"
+        ValueError, match=r"should be one of 'int8', 'int8-dynamic', 'bfloat16', 'float16' or None, got 'int4'"
     ):
         weft.package(module, x, tmp_path / "m", quantize="int4")
     with pytest.raises(ValueError, match=r"quantize should be one of .* or None, got torch.int8"):
