@@ -151,6 +151,7 @@ Object compile(const StepModel& model, const Target& target, bool assembly, Part
   if (parts == Parts::kSingleSteps && several != nullptr) {
     remove(std::exchange(several, nullptr), module);
     object.is_whole = false;
+    machine->setOptLevel(llvm::CodeGenOptLevel::Less);  // the whole object is about to replace it
   }
   const StepFunctions functions{one, several, plan.steps};
   const Facts facts = emit_model(model, step, target, functions, emitter.memory(), module);
