@@ -22,6 +22,7 @@ ARROWS: dict[str, set[str]] = {
     "jit": {"base", "ir", "passes", "runtime", "planning", "codegen"},
     "packages": {"base", "ir", "passes", "interpreter", "codegen"},
     "engine": {"base", "ir", "passes", "interpreter", "runtime", "planning", "jit"},
+    "resident": {"base", "ir", "interpreter", "runtime", "jit", "packages"},
 }
 ENGINE = {"base", "ir", "passes", "runtime", "engine"}
 PYTORCH = {"operator", "record", "override", "decompose", "importer", "programs", "device"}
@@ -34,7 +35,7 @@ AROUND: dict[str, set[str]] = {
     "pytorch/importer": ENGINE,
     "pytorch/programs": ENGINE | {"operator", "record", "decompose", "importer"},
     "pytorch/device": ENGINE | {"operator", "record", "override", "importer", "programs"},
-    "python/bindings": ENGINE | PYTORCH | {"stablehlo", "streaming", "packages", "interpreter"},
+    "python/bindings": ENGINE | PYTORCH | {"stablehlo", "streaming", "packages", "interpreter", "resident"},
     "verification/verify": {"base"},
     "verification/bindings": {"base", "verify"},
     "explanation/explain": {"base"},

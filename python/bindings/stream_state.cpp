@@ -15,8 +15,8 @@ constexpr int64_t kLeastBytes = 4096;
 
 }  // namespace
 
-StreamState::StreamState(const Program& step, std::vector<at::Tensor> states)
-    : states_(std::move(states)), buffers_(states_.size()) {
+StreamState::StreamState(const Program& step, std::vector<at::Tensor> states, std::vector<at::Tensor> constants)
+    : constants_(std::move(constants)), states_(std::move(states)), buffers_(states_.size()) {
   const at::NoGradGuard no_gradients;
   bool on_cpu = true;
   for (at::Tensor& state : states_) {
@@ -89,12 +89,11 @@ std::vector<at::Tensor> StreamState::get() const {
   return copies;
 }
 
-std::vector<at::Tensor> StreamState::run_chunk(const std::vector<at::Tensor>& inputs,
-                                               const std::vector<at::Tensor>& constants) {
+std::vector<at::Tensor> StreamState::run_chunk(const std::vector<at::Tensor>& inputs) {
   const at::NoGradGuard no_gradients;
   std::vector<at::Tensor> given = states_;
   given.insert(given.end(), inputs.begin(), inputs.end());
-  given.insert(given.end(), constants.begin(), constants.end());
+  given.insert(given.end(), constants_.begin(), constants_.end());
   std::vector<at::Tensor> results = torch_operator::call(step_, given);
   for (size_t i = 0; i < states_.size(); ++i) {
     if (buffers_[i])
@@ -107,13 +106,13 @@ std::vector<at::Tensor> StreamState::run_chunk(const std::vector<at::Tensor>& in
 }
 
 std::vector<at::Tensor> StreamState::run_chunks(const std::vector<std::pair<at::Tensor, bool>>& inputs,
-                                                const std::vector<at::Tensor>& constants, int64_t chunks) {
+                                                int64_t chunks) {
   const at::NoGradGuard no_gradients;
   std::vector<std::vector<at::Tensor>> outputs;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     std::vector<at::Tensor> given;
     for (const auto& [input, is_stack] : inputs) given.push_back(is_stack ? input.select(0, chunk) : input);
-    std::vector<at::Tensor> results = run_chunk(given, constants);
+    std::vector<at::Tensor> results = run_chunk(given);
     outputs.resize(results.size());
     for (size_t i = 0; i < results.size(); ++i) outputs[i].push_back(std::move(results[i]));
   }

@@ -17,18 +17,17 @@ class StreamState {
  public:
   /// `step`: (states..., inputs..., constants...) -> (next states..., outputs...). `states`: the initial states, on the
   /// CPU where histories are to be kept there.
-  StreamState(const Program& step, std::vector<at::Tensor> states);
+  StreamState(const Program& step, std::vector<at::Tensor> states, std::vector<at::Tensor> constants);
 
   /// Replaces the states by others of the same types.
   void set(const std::vector<at::Tensor>& states);
   /// Copies of the states, in order.
   std::vector<at::Tensor> get() const;
   /// Runs one step; returns its outputs. If it fails, the state is unchanged.
-  std::vector<at::Tensor> run_chunk(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& constants);
+  std::vector<at::Tensor> run_chunk(const std::vector<at::Tensor>& inputs);
   /// Runs the step for several chunks, one after the other. `inputs`: with true, the stack of all chunks; with false, a
   /// tensor without time. Returns for each output the stack of all chunks.
-  std::vector<at::Tensor> run_chunks(const std::vector<std::pair<at::Tensor, bool>>& inputs,
-                                     const std::vector<at::Tensor>& constants, int64_t chunks);
+  std::vector<at::Tensor> run_chunks(const std::vector<std::pair<at::Tensor, bool>>& inputs, int64_t chunks);
 
  private:
   /// A buffer of rows. The state's tensor shows the rows from `first` on.
@@ -40,6 +39,7 @@ class StreamState {
   void add(size_t state, const at::Tensor& fresh);
 
   torch_operator::ProgramRef step_;
+  std::vector<at::Tensor> constants_;
   std::vector<at::Tensor> states_;  // a history is a view of its buffer, which moves
   std::vector<std::optional<Buffer>> buffers_;
 };

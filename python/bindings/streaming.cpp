@@ -6,6 +6,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/bindings.h"
+#include "bindings/machine_stream.h"
 #include "bindings/program.h"
 #include "bindings/stream_state.h"
 #include "streaming/stream.h"
@@ -29,6 +30,31 @@ void raise(const streaming::RefusedError& refused) {
   const py::object error = type(refused.what());
   if (refused.operation >= 0) error.attr("operation") = refused.operation;
   PyErr_SetObject(type.ptr(), error.ptr());
+}
+
+using Times = std::vector<std::optional<int64_t>>;
+
+void init_machine_streams(py::module_& m) {
+  py::class_<StreamCode, std::shared_ptr<StreamCode>>(m, "StreamCode", "A stream's step as a package's machine code.")
+      .def(py::init<const Program&, const std::vector<at::Tensor>&, std::vector<at::Tensor>, const Times&,
+                    const Times&>(),
+           py::arg("step"), py::arg("states"), py::arg("constants"), py::arg("input_times"), py::arg("output_times"),
+           py::call_guard<py::gil_scoped_release>(), "RuntimeError where packages have no form of the step.")
+      .def_property_readonly("target", [](const StreamCode& code) { return code.step->target(); })
+      .def(
+          "wait", [](const StreamCode& code) { code.step->wait(); }, py::call_guard<py::gil_scoped_release>(),
+          "Until what is compiled in the background is there.");
+  py::class_<MachineStream>(m, "MachineStream", "The state of a stream whose steps are machine code.")
+      .def(py::init<std::shared_ptr<StreamCode>, const py::object&>(), py::arg("code"), py::arg("results"))
+      .def("set", &MachineStream::set, py::arg("states"), "Goes on from these states.")
+      .def("get", &MachineStream::get, "Copies of the states, in order.")
+      .def("step", &MachineStream::step, py::arg("arguments"),
+           "A chunk of plain tensors: its results, in their structure or as a list. None for other arguments.")
+      .def("run", &MachineStream::run, py::arg("arguments"), "The same for any number of chunks.")
+      .def_property_readonly("is_structured", &MachineStream::is_structured, "Whether results aren't a list of them.")
+      .def("run_chunk", &MachineStream::run_chunk, py::arg("inputs"), "The step once: its outputs.")
+      .def("run_chunks", &MachineStream::run_chunks, py::arg("inputs"), py::arg("chunks"),
+           "The step for each of some chunks: stacks of its outputs.");
 }
 
 }  // namespace
@@ -66,14 +92,16 @@ void init_streaming(py::module_& m) {
           "outputs", [](const Streamed& s) { return as_list(s.outputs); },
           "Of each output (dim of its time or None, elements of a chunk, lag in elements).");
   py::class_<StreamState>(m, "StreamState", "The state of a stream between its steps (bindings/stream_state.h).")
-      .def(py::init<const Program&, std::vector<at::Tensor>>(), py::arg("step"), py::arg("states"))
+      .def(py::init<const Program&, std::vector<at::Tensor>, std::vector<at::Tensor>>(), py::arg("step"),
+           py::arg("states"), py::arg("constants"))
       .def("set", &StreamState::set, py::arg("states"), py::call_guard<py::gil_scoped_release>(),
            "Goes on from these states.")
       .def("get", &StreamState::get, py::call_guard<py::gil_scoped_release>(), "Copies of the states, in order.")
-      .def("run_chunk", &StreamState::run_chunk, py::arg("inputs"), py::arg("constants"),
-           py::call_guard<py::gil_scoped_release>(), "The step once: its outputs.")
-      .def("run_chunks", &StreamState::run_chunks, py::arg("inputs"), py::arg("constants"), py::arg("chunks"),
+      .def("run_chunk", &StreamState::run_chunk, py::arg("inputs"), py::call_guard<py::gil_scoped_release>(),
+           "The step once: its outputs.")
+      .def("run_chunks", &StreamState::run_chunks, py::arg("inputs"), py::arg("chunks"),
            py::call_guard<py::gil_scoped_release>(), "The step for each of some chunks: stacks of its outputs.");
+  init_machine_streams(m);
   m.def(
       "stream",
       [](const Program& whole, const std::vector<std::optional<size_t>>& time_dims, int64_t delay, int64_t group,

@@ -171,4 +171,9 @@ std::unique_ptr<Code> link(const std::vector<std::string>& objects) {
   return link_objects(objects);
 }
 
+void while_no_fork(const std::function<void()>& work) {
+  const ForkGate::Stay stay(compiler);
+  work();
+}
+
 }  // namespace weft::jit

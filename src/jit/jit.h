@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ Compiled compile(planning::Schedule& schedule, const std::string& dump);
 
 /// Machine code from the objects of a program compiled before, by this build for this target; null if there are none.
 std::unique_ptr<Code> link(const std::vector<std::string>& objects);
+
+/// Does work of another phase that uses LLVM. No fork comes in between.
+void while_no_fork(const std::function<void()>& work);
 
 /// What machine code depends on beside its module, in words: versions, options, and LLVM's CPU and features for the
 /// active ISA.

@@ -1,5 +1,6 @@
 #include "packages/package.h"
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "codegen/isa.h"
@@ -120,9 +122,16 @@ void check_needs_nothing(const std::string& object, const Target& target) {
   }
 }
 
+/// Removes a function that nothing calls, with the data that it alone reads.
+void remove(llvm::Function* function, llvm::Module& module) {
+  function->eraseFromParent();
+  for (llvm::GlobalVariable& data : llvm::make_early_inc_range(module.globals()))
+    if (data.use_empty()) data.eraseFromParent();
+}
+
 }  // namespace
 
-Object compile(const StepModel& model, const Target& target, bool assembly) {
+Object compile(const StepModel& model, const Target& target, bool assembly, Parts parts) {
   const auto machine = machine_of(target);
   llvm::LLVMContext context;
   llvm::Module module(model.name, context);
@@ -138,6 +147,12 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
   Emitter emitter(step, plan, weights, target, module);
   llvm::Function* one = emitter.emit_step(model.name + "_one_step");
   llvm::Function* several = emitter.emit_steps(model.name + "_steps");
+  Object object;
+  if (parts == Parts::kSingleSteps && several != nullptr) {
+    remove(std::exchange(several, nullptr), module);
+    object.is_whole = false;
+    machine->setOptLevel(llvm::CodeGenOptLevel::Less);  // the whole object is about to replace it
+  }
   const StepFunctions functions{one, several, plan.steps};
   const Facts facts = emit_model(model, step, target, functions, emitter.memory(), module);
   for (llvm::Function& each : module) {
@@ -147,7 +162,6 @@ Object compile(const StepModel& model, const Target& target, bool assembly) {
     if (!each.hasLocalLinkage()) continue;
     each.setDSOLocal(true);
   }
-  Object object;
   object.fingerprint = facts.fingerprint;
   object.state_bytes = facts.state_bytes;
   object.state_align = facts.state_align;

@@ -11,6 +11,8 @@ from weft._capture import programs
 
 #: Calls left to ATen in the graphs that the backend compiled, by op.
 extern: Counter[str] = Counter()
+#: Models that weft.stream made streams of, by what runs their steps.
+streams: Counter[str] = Counter()
 
 
 @dataclasses.dataclass
@@ -77,6 +79,7 @@ class Stats(dict[str, Any]):
             ("steps of loops that stay one after the other", left),
             ("calls of ATen's operators", self["extern"]),
             ("operations that the device ran at once", at_once),
+            ("streams, by what runs their steps", self["streams"]),
             ("ran elsewhere than in Weft's machine code", self["fallbacks"]),
         ):
             if counts:
@@ -90,7 +93,7 @@ class Stats(dict[str, Any]):
 
 
 #: Counters with names that come up at run time; only names that grew are shown.
-_BY_NAME = ("fallbacks", "extern", "ran_at_once", "not_rolled")
+_BY_NAME = ("fallbacks", "extern", "ran_at_once", "not_rolled", "streams")
 #: Current values, not counts since the last reset.
 _LEVELS = ("captured", "kept")
 
@@ -105,9 +108,10 @@ def stats() -> Stats:
     Weft's machine code, by reason; `extern`: by op, calls left to ATen in graphs compiled by
     `torch.compile(backend="weft")`, and calls of ATen's operators from inside programs; `contended`: calls that ran on
     one thread, or whose threads split the rows of a batch rather than its columns, since other programs used the cores
-    (docs/engine/execution.md). `captured`: how many programs of steps are kept now, the most that are (WEFT_CAPTURED,
-    512), the bytes that their records and texts take (64 MB at most), and how many compiled programs are kept in all
-    (WEFT_EXECUTABLES, 1024, at most).
+    (docs/engine/execution.md). `streams`: how many streams `weft.stream` made, by what runs their steps: machine code
+    for a target, or the engine, and why. `captured`: how many programs of steps are kept now, the most that are
+    (WEFT_CAPTURED, 512), the bytes that their records and texts take (64 MB at most), and how many compiled programs
+    are kept in all (WEFT_EXECUTABLES, 1024, at most).
 
     `backend`, of `torch.compile(backend="weft")`: `frames`, graphs taken from Dynamo; `graphs` compiled of them
     (forward, backward, inference); in these `calls` of programs, and `regions`, calls that ATen ops have joined;
@@ -152,6 +156,7 @@ def _counters() -> dict[str, Any]:
     now = _C.stats()
     return now | {
         "extern": dict(extern + Counter(now["extern"])),
+        "streams": dict(streams),
         "backend": dataclasses.asdict(backend),
         "device": _C.device_stats() | {"ran_at_once": _C.device_ran_at_once()},
     }

@@ -12,6 +12,7 @@ from weft import _C
 from weft._base import trees
 from weft._streaming.capture import Port, StreamingModel, Time, streaming_model
 from weft._streaming.check import check_against_whole
+from weft._streaming.code import StepCode, step_code
 
 
 class Stream:
@@ -19,10 +20,12 @@ class Stream:
 
     `chunk`: how many steps it takes at once. `outputs`: for each tensor of the result
     the dim of its time, how many elements a chunk gives, and how many elements they lag.
+    `target`: the target of `weft.package` whose machine code its steps are, such as "x86-64-v4": a package of the model
+    for it gives the same bits. None: the steps are programs of the engine, for the reason that `repr` gives.
     """
 
-    def __init__(self, model: StreamingModel) -> None:
-        self.model = model
+    def __init__(self, model: StreamingModel, code: StepCode | None = None) -> None:
+        self.model, self._code = model, code or StepCode.engine("it was made without machine code")
         self._types = [example.dtype for example in model.examples]
         chunk, step = [], []  # the shapes of a chunk, and of a step without its dim
         for example, port in zip(model.examples, model.inputs, strict=True):
@@ -33,7 +36,17 @@ class Stream:
             step.append(torch.Size(size for dim, size in enumerate(sizes) if dim != port.time))
         #: by whether the time's dim is left out
         self._shapes: dict[bool, list[torch.Size]] = {False: chunk, True: step if model.chunk == 1 else []}
-        self._state = _C.StreamState(model.step, model.initial)
+        self._state = self._code.new_state(model)
+        self._is_machine = self._code.machine is not None
+
+    @property
+    def target(self) -> str | None:
+        return self._code.target
+
+    def __repr__(self) -> str:
+        example = ", ".join(map(trees.describe, self.model.examples))
+        by = f"machine code for {self.target}" if self.target else f"the engine, since {self._code.reason}"
+        return f"<weft stream of {example}, {self.chunk} steps at once, by {by}>"
 
     @property
     def chunk(self) -> int:
@@ -66,8 +79,8 @@ class Stream:
 
     def __copy__(self) -> Stream:
         """A separate stream that continues from here."""
-        copied = Stream(self.model)
-        copied.state = self.state
+        copied = Stream(self.model, self._code)
+        copied._state.set(self._state.get())
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
@@ -79,6 +92,8 @@ class Stream:
         Raises:
             ValueError: the inputs aren't like the example, but for the number of steps.
         """
+        if self._is_machine and (found := self._state.step(inputs)) is not None:
+            return found if self._state.is_structured else self.model.result(found)
         short = self._is_short(inputs) if len(inputs) == len(self.model.arguments) else None
         if short is None:
             tensors = self._tensors(inputs)
@@ -90,7 +105,7 @@ class Stream:
             tensors = list(inputs)
         shapes = self._shapes[False]
         given = [t.reshape(s) if short else t.contiguous() for t, s in zip(tensors, shapes, strict=True)]
-        results = self._state.run_chunk(given, self.model.constants)
+        results = self._state.run_chunk(given)
         if short:
             ports = zip(results, self.model.outputs, strict=True)
             results = [t if p.time is None or p.per_chunk != 1 else t.squeeze(p.time) for t, p in ports]
@@ -114,6 +129,8 @@ class Stream:
         Raises:
             ValueError: the inputs aren't like the example, but for the number of steps, or end within a chunk.
         """
+        if self._is_machine and (found := self._state.run(inputs)) is not None:
+            return found if self._state.is_structured else self.model.result(found)
         tensors = self._tensors(inputs)
         steps = self._steps(tensors)
         if steps % self.chunk != 0 or steps == 0:
@@ -163,7 +180,7 @@ class Stream:
             (tensor.contiguous(), False) if port.time is None else (_stacked(tensor, port.time, chunks), True)
             for tensor, port in zip(inputs, self.model.inputs, strict=True)
         ]
-        results: list[Tensor] = self._state.run_chunks(stacks, self.model.constants, chunks)
+        results: list[Tensor] = self._state.run_chunks(stacks, chunks)
         return results
 
 
@@ -213,6 +230,7 @@ def stream(
     if not callable(model):
         raise TypeError(f"weft.stream: takes a module or a function, not {type(model).__name__}")
     made = streaming_model(model, example, time=time, delay=delay, chunk=chunk)
+    code = step_code(made)
     if check:
-        check_against_whole(model, made, lambda: Stream(made).run)
-    return Stream(made)
+        check_against_whole(model, made, lambda: Stream(made, code).run)
+    return Stream(made, code)

@@ -52,4 +52,16 @@ void refuse_what_has_no_form(const Bound& step) {
   }
 }
 
+std::string_view narrow_function(const ir::Program& program, const ir::Block& block) {
+  for (const ir::Op& op : block.ops) {
+    const bool turns = op.code == OpCode::kSin || op.code == OpCode::kCos;
+    const DType dtype = program.type(op.results[0]).dtype;
+    const bool has_all = turns && dtype == DType::kF16;  // which has no number beyond
+    if ((turns || op.code == OpCode::kRem) && is_floating(dtype) && !has_all) return ir::info(op.code).name;
+    for (const ir::Block& inner : op.regions)
+      if (const std::string_view found = narrow_function(program, inner); !found.empty()) return found;
+  }
+  return {};
+}
+
 }  // namespace weft::packages
