@@ -184,9 +184,7 @@ def bytes_table(folder: Path, quick: bool) -> str:
             models = {}
             for stored in BYTES:
                 prefix = f"model{len(list(folder.iterdir()))}"
-                path = weft.package(
-                    module.eval(), example, folder / prefix, targets=target, quantize=stored, **options
-                )
+                path = weft.package(module.eval(), example, folder / prefix, targets=target, quantize=stored, **options)
                 models[stored] = weft.load(path / f"lib{prefix}.so")
             exact = models[None].run(x)
             for model in models.values():

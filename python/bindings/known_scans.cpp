@@ -210,7 +210,7 @@ struct StepRun {
   }
 
  private:
-  py::list backwards_;                    ///< the list in the Run
+  py::list backwards_;                  ///< the list in the Run
   std::vector<at::ScalarType> dtypes_;  ///< of the ys' leaves
 
   bool finish(const ScanCall& call, const py::object& result) {

@@ -16,19 +16,19 @@ namespace {
 Tensor complex_vdot(const Tensor& a, const Tensor& b) { return at::dot(a.conj(), b); }
 
 Tensor complex_norm(const Tensor& x, const at::Scalar& ord, at::OptionalIntArrayRef dim, bool keepdim,
-                   std::optional<at::ScalarType> dtype) {
+                    std::optional<at::ScalarType> dtype) {
   if (dtype) refuse("a norm of complex numbers in another dtype");
   return at::linalg_vector_norm(x.abs(), ord, dim, keepdim);
 }
 
 /// The variance is the sum of the parts' variances.
 Tensor complex_variance(const Tensor& x, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
-                bool keepdim) {
+                        bool keepdim) {
   return at::var(at::real(x), dim, correction, keepdim) + at::var(at::imag(x), dim, correction, keepdim);
 }
 
 Tensor complex_deviation(const Tensor& x, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
-                 bool keepdim) {
+                         bool keepdim) {
   return root(complex_variance(x, dim, correction, keepdim));
 }
 

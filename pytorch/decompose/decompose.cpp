@@ -33,13 +33,13 @@ const Table& complex_kernels = *new Table(complex_ones());
 /// Decompositions into sums, products and movements, which hold for complex numbers too.
 bool is_algebraic(std::string_view name) {
   constexpr std::string_view kNames[] = {
-      "aten::addcmul",    "aten::addcdiv",    "aten::addmv",
-      "aten::addr",       "aten::addbmm",     "aten::_trilinear",
-      "aten::linear",     "aten::split",      "aten::split_with_sizes",
-      "aten::unbind",     "aten::unsafe_split", "aten::unsafe_split_with_sizes",
-      "aten::diagonal",   "aten::diag_embed", "aten::diagonal_scatter",
-      "aten::unfold",     "aten::trace",      "aten::linalg_cross",
-      "aten::cumsum",     "aten::cumprod",    "aten::lerp",
+      "aten::addcmul",  "aten::addcdiv",      "aten::addmv",
+      "aten::addr",     "aten::addbmm",       "aten::_trilinear",
+      "aten::linear",   "aten::split",        "aten::split_with_sizes",
+      "aten::unbind",   "aten::unsafe_split", "aten::unsafe_split_with_sizes",
+      "aten::diagonal", "aten::diag_embed",   "aten::diagonal_scatter",
+      "aten::unfold",   "aten::trace",        "aten::linalg_cross",
+      "aten::cumsum",   "aten::cumprod",      "aten::lerp",
       "aten::take",
   };
   return std::ranges::find(kNames, name) != std::end(kNames);

@@ -88,9 +88,7 @@ Parts Call::operand(size_t i, DType dtype) const {
   return {AtenCall{builder, op, alone, result}.operand(0, dtype), std::nullopt};
 }
 
-ValueId Call::imaginary(const Parts& x) const {
-  return x.im ? *x.im : builder.constant(0, ir::Type(type(x.re)));
-}
+ValueId Call::imaginary(const Parts& x) const { return x.im ? *x.im : builder.constant(0, ir::Type(type(x.re))); }
 
 // ---- arithmetic on parts of one type
 
@@ -244,7 +242,9 @@ ComplexResult padded(const Call& call) {
 /// b times alpha, argument 2.
 Parts times_alpha(const Call& call, const Parts& b) { return product(call, b, call.operand(2)); }
 
-ComplexResult add(const Call& call) { return result_of(sum(call, call.operand(0), times_alpha(call, call.operand(1)))); }
+ComplexResult add(const Call& call) {
+  return result_of(sum(call, call.operand(0), times_alpha(call, call.operand(1))));
+}
 ComplexResult subtract(const Call& call) {
   return result_of(difference(call, call.operand(0), times_alpha(call, call.operand(1))));
 }
@@ -440,16 +440,43 @@ ComplexResult as_complex(const Call& call) {
 
 /// Ops that do to both parts what they do to a real value.
 constexpr std::string_view kPartByPart[] = {
-    "aten.view.default",       "aten._unsafe_view.default", "aten._reshape_alias.default", "aten.reshape.default",
-    "aten.view_copy.default",  "aten.permute.default",      "aten.transpose.int",          "aten.t.default",
-    "aten.expand.default",     "aten.unsqueeze.default",    "aten.squeeze.default",        "aten.squeeze.dim",
-    "aten.squeeze.dims",       "aten.select.int",           "aten.slice.Tensor",           "aten.cat.default",
-    "aten.stack.default",      "aten.flip.default",         "aten.roll.default",           "aten.repeat.default",
-    "aten.index_select.default", "aten.gather.default",     "aten.index.Tensor",           "aten.sum.default",
-    "aten.sum.dim_IntList",    "aten.mean.default",         "aten.mean.dim",               "aten.tril.default",
-    "aten.triu.default",       "aten.slice_scatter.default", "aten.select_scatter.default", "aten.index_put.default",
-    "aten.index_add.default",  "aten.scatter_add.default",  "aten.unsqueeze_copy.default",
-    "aten.scatter.src",        "aten.index_copy.default",
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten._reshape_alias.default",
+    "aten.reshape.default",
+    "aten.view_copy.default",
+    "aten.permute.default",
+    "aten.transpose.int",
+    "aten.t.default",
+    "aten.expand.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.select.int",
+    "aten.slice.Tensor",
+    "aten.cat.default",
+    "aten.stack.default",
+    "aten.flip.default",
+    "aten.roll.default",
+    "aten.repeat.default",
+    "aten.index_select.default",
+    "aten.gather.default",
+    "aten.index.Tensor",
+    "aten.sum.default",
+    "aten.sum.dim_IntList",
+    "aten.mean.default",
+    "aten.mean.dim",
+    "aten.tril.default",
+    "aten.triu.default",
+    "aten.slice_scatter.default",
+    "aten.select_scatter.default",
+    "aten.index_put.default",
+    "aten.index_add.default",
+    "aten.scatter_add.default",
+    "aten.unsqueeze_copy.default",
+    "aten.scatter.src",
+    "aten.index_copy.default",
 };
 
 std::map<std::string_view, Handler> make_handlers() {

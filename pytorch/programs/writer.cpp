@@ -108,9 +108,7 @@ ir::Dim Writer::renamed(const ir::Dim& size) {
   return substitute(size, names_);
 }
 
-ir::Type Writer::type(int64_t id) {
-  return type_of(id, runs_.dtype(id));
-}
+ir::Type Writer::type(int64_t id) { return type_of(id, runs_.dtype(id)); }
 
 /// The type of each part of a complex value.
 ir::Type Writer::part_type(int64_t id) { return type_of(id, c10::toRealValueType(runs_.dtype(id))); }

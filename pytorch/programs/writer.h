@@ -47,7 +47,8 @@ class Writer {
   std::vector<Value> aten(const Operation& a, const Operation& b);
   bool has_complex(const Operation& operation);
   void complex(const Operation& a, const Operation& b);
-  importer::ComplexArgument complex_argument(const c10::IValue& a, const c10::IValue& b, const c10::Argument& parameter);
+  importer::ComplexArgument complex_argument(const c10::IValue& a, const c10::IValue& b,
+                                             const c10::Argument& parameter);
   std::vector<Value> external(const Operation& a, const Operation& b);
   bool is_checked(const Operation& operation);
   Argument argument(const c10::IValue& a, const c10::IValue& b, const c10::Argument& parameter);
@@ -64,7 +65,7 @@ class Writer {
   RunsProgram program_;
   std::map<int64_t, Value> values_;             ///< real ones; complex inputs too, as pairs
   std::map<int64_t, importer::Complex> parts_;  ///< complex ones
-  ir::SymbolSizes names_;  ///< by symbol, in order of appearance: so equal programs print alike
+  ir::SymbolSizes names_;                       ///< by symbol, in order of appearance: so equal programs print alike
   std::map<std::string, std::pair<size_t, size_t>> binders_;  ///< by symbol: the input and dim that has it
 };
 

@@ -1,12 +1,11 @@
 // Operations of complex numbers, which the program has in parts.
 
-#include "programs/writer.h"
-
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "programs/writer.h"
 
 namespace weft::programs {
 

@@ -1,7 +1,5 @@
 // The operations of runs, and their arguments.
 
-#include "programs/writer.h"
-
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "operator/program_table.h"
 #include "passes/differentiation/own_derivatives.h"
 #include "programs/extern_text.h"
+#include "programs/writer.h"
 
 namespace weft::programs {
 

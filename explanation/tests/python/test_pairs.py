@@ -12,8 +12,8 @@ import torch
 import weft
 from weft.explanation._about import best_without
 from weft.explanation._lazy.changes import LazyChange
-from weft.explanation._lazy.loops import Loop
 from weft.explanation._lazy.investigation import LazyInvestigation
+from weft.explanation._lazy.loops import Loop
 from weft.explanation._measuring import pairs as _pairs
 from weft.explanation._report.records import Action, Measured, Run, Subject
 from weft.explanation._watching import clock

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from weft import _C
 from weft._base import trees
 from weft._streaming.capture import Port, StreamingModel, Time, streaming_model
 from weft._streaming.check import check_against_whole

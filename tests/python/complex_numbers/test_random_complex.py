@@ -22,11 +22,13 @@ ROWS, N = 2, 3
 #: Operations of one complex value [ROWS, N], which give a complex value of this shape, and of one real value.
 OF_ONE: list[Callable[[Tensor], Tensor]] = [
     torch.tanh, torch.sigmoid, torch.sin, torch.conj, torch.neg, torch.sgn, torch.square,
-    lambda z: (0.3 * z).exp(), lambda z: (z + 3).log(), lambda z: z * (0.5 - 0.25j), lambda z: 2j - z, lambda z: z**3 * 0.1,
+    lambda z: (0.3 * z).exp(), lambda z: (z + 3).log(), lambda z: z * (0.5 - 0.25j), lambda z: 2j - z,
+    lambda z: z**3 * 0.1,
     lambda z: z.flip(-1), lambda z: z.roll(1, 0), lambda z: z[:, [2, 0, 0]], lambda z: z.cumsum(-1) * 0.3,
     lambda z: z.sum(-1, keepdim=True) + z, lambda z: z.mean(0).expand(ROWS, N), lambda z: z.t().reshape(ROWS, N),
     lambda z: torch.cat([z[:, 1:], z[:, :1]], -1), lambda z: torch.stack(z.unbind(-1), -1).conj(),
-    lambda z: torch.view_as_complex(torch.view_as_real(z.resolve_conj()).clone()), lambda z: z.detach(), lambda z: z / (z.abs() + 0.5),
+    lambda z: torch.view_as_complex(torch.view_as_real(z.resolve_conj()).clone()), lambda z: z.detach(),
+    lambda z: z / (z.abs() + 0.5),
     lambda z: z.clone().mul_(0.5j), lambda z: z.index_select(1, torch.tensor([1, 1, 2])),
     lambda z: 1 / (z + 4), lambda z: torch.where(z.real > 0, z, z.conj()), lambda z: z.masked_fill(z.imag > 0.5, 0.25),
     lambda z: torch.nn.functional.pad(z[:, 1:], (0, 1)),
@@ -39,11 +41,13 @@ OF_TWO: list[Callable[[Tensor, Tensor], Tensor]] = [
 ]  # fmt: skip
 TO_REAL: list[Callable[[Tensor], Tensor]] = [
     torch.abs, torch.real, torch.imag, lambda z: (z + 3).angle(), lambda z: (z * z.conj()).real,
-    lambda z: torch.view_as_real(z.resolve_conj()).sum(-1), lambda z: torch.linalg.vector_norm(z, dim=-1, keepdim=True).expand(ROWS, N),
+    lambda z: torch.view_as_real(z.resolve_conj()).sum(-1),
+    lambda z: torch.linalg.vector_norm(z, dim=-1, keepdim=True).expand(ROWS, N),
     lambda z: z.var(-1, keepdim=True).expand(ROWS, N),
 ]  # fmt: skip
 TO_COMPLEX: list[Callable[[Tensor], Tensor]] = [
-    lambda x: x.to(torch.complex128), lambda x: torch.complex(x, x.flip(0)), lambda x: x * 1j, lambda x: torch.polar(x.abs(), x),
+    lambda x: x.to(torch.complex128), lambda x: torch.complex(x, x.flip(0)), lambda x: x * 1j,
+    lambda x: torch.polar(x.abs(), x),
     lambda x: x + torch.ones((), dtype=torch.complex128),
 ]  # fmt: skip
 OF_REAL: list[Callable[[Tensor], Tensor]] = [torch.tanh, torch.relu, lambda x: x * 0.5, lambda x: x.exp().clamp(max=3)]
@@ -91,7 +95,9 @@ def _results(run: Any, step: Any, leaves: list[Tensor]) -> list[Tensor | None]:
     init, xs = leaves[:2]
     carry, ys = run(step, init, xs)
     results = [carry, *ys]
-    losses = [(y * torch.arange(1, y.numel() + 1).view_as(y) * (0.7 - 0.2j)).real.sum() for y in results if y.requires_grad]
+    losses = [
+        (y * torch.arange(1, y.numel() + 1).view_as(y) * (0.7 - 0.2j)).real.sum() for y in results if y.requires_grad
+    ]
     if not losses:
         return [*results]
     wanted = [leaf for leaf in leaves if leaf.requires_grad]

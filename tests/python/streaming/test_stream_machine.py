@@ -229,7 +229,7 @@ class Gru(nn.Module):
     ("model", "shape", "chunk", "reason"),
     [
         (lambda x: torch.sin(x).cumsum(1), (1, 9, C), None, "it has the function 'sin'"),
-        (lambda x: (x.cumsum(1) % 3), (1, 9, C), None, "it has the function 'rem'"),
+        (lambda x: x.cumsum(1) % 3, (1, 9, C), None, "it has the function 'rem'"),
         (lambda x: x.double().erf(), (1, 9, C), None, "has the operation 'erf'"),
         (Gru(8), (1, 64, 8), 32, "loops of 32 steps"),
         (Gru(192), (8, 4, 192), None, "multiply-adds, which the engine is sooner done with"),
