@@ -92,43 +92,44 @@ ValueId Call::imaginary(const Parts& x) const { return x.im ? *x.im : builder.co
 
 // ---- arithmetic on parts of one type
 
-Parts sum(const Call& call, const Parts& a, const Parts& b) {
-  const ValueId re = call.add(a.re, b.re);
-  if (a.im && b.im) return {re, call.add(*a.im, *b.im)};
-  return {re, a.im ? a.im : b.im};
-}
+// Elementwise, a part that is 0 counts as PyTorch counts it: its sign decides on which side of a branch cut a value
+// lies (angle, log), and times infinity it is NaN.
 
-Parts negated(const Call& call, const Parts& x) {
-  return {call.neg(x.re), x.im ? std::optional(call.neg(*x.im)) : std::nullopt};
+Parts sum(const Call& call, const Parts& a, const Parts& b) {
+  return {call.add(a.re, b.re), call.add(call.imaginary(a), call.imaginary(b))};
 }
 
 Parts difference(const Call& call, const Parts& a, const Parts& b) {
-  const ValueId re = call.sub(a.re, b.re);
-  if (a.im && b.im) return {re, call.sub(*a.im, *b.im)};
-  return {re, a.im ? a.im : b.im ? std::optional(call.neg(*b.im)) : std::nullopt};
+  return {call.sub(a.re, b.re), call.sub(call.imaginary(a), call.imaginary(b))};
 }
 
-Parts conjugate(const Call& call, const Parts& x) {
-  return {x.re, x.im ? std::optional(call.neg(*x.im)) : std::nullopt};
+Parts negated(const Call& call, const Parts& x) { return {call.neg(x.re), call.neg(call.imaginary(x))}; }
+Parts conjugate(const Call& call, const Parts& x) { return {x.re, call.neg(call.imaginary(x))}; }
+
+Parts product(const Call& call, const Parts& a, const Parts& b) {
+  const ValueId x = call.imaginary(a), y = call.imaginary(b);
+  return {call.sub(call.mul(a.re, b.re), call.mul(x, y)), call.add(call.mul(a.re, y), call.mul(x, b.re))};
 }
 
-/// The product, for any product of reals that is linear in both operands.
-template <typename Real>
-Parts product(const Call& call, const Parts& a, const Parts& b, const Real& times) {
+/// A product of matrices or vectors by a real op. Products with a part that is known to be 0 are left out.
+Parts matrix_product(const Call& call, std::string_view op, const Parts& a, const Parts& b) {
+  const auto times = [&](ValueId x, ValueId y) { return call.aten(op, {Value{x}, Value{y}}, call.result); };
   if (!a.im && !b.im) return {times(a.re, b.re), std::nullopt};
   if (!a.im) return {times(a.re, b.re), times(a.re, *b.im)};
   if (!b.im) return {times(a.re, b.re), times(*a.im, b.re)};
   return {call.sub(times(a.re, b.re), times(*a.im, *b.im)), call.add(times(a.re, *b.im), times(*a.im, b.re))};
 }
 
-Parts product(const Call& call, const Parts& a, const Parts& b) {
-  return product(call, a, b, [&](ValueId x, ValueId y) { return call.mul(x, y); });
+/// (a + ib) / c, with the zeros' signs that the general quotient has: a / c + b 0, b / c - a 0.
+Parts quotient_by_real(const Call& call, const Parts& a, ValueId c) {
+  const ValueId im = call.imaginary(a), zero = call.builder.constant(0, ir::Type(call.type(c)));
+  return {call.add(call.div(a.re, c), call.mul(im, zero)), call.sub(call.div(im, c), call.mul(a.re, zero))};
 }
 
 /// The quotient. The divisor is divided by the larger of its parts first, which keeps squares from overflowing. That
 /// factor cancels, so it counts as a constant in the derivative.
 Parts quotient(const Call& call, const Parts& a, const Parts& b) {
-  if (!b.im) return {call.div(a.re, b.re), a.im ? std::optional(call.div(*a.im, b.re)) : std::nullopt};
+  if (!b.im) return quotient_by_real(call, a, b.re);
   const ValueId larger =
       call.builder.binary(OpCode::kMaximum, call.unary(OpCode::kAbs, b.re), call.unary(OpCode::kAbs, *b.im));
   const ValueId factor = call.aten("weft.stop_gradient", {Value{larger}}, ir::Type(call.type(larger)));
@@ -224,8 +225,9 @@ ComplexResult part_by_part(const Call& call) {
   return result_of({part(false), all[0].im ? std::optional(part(true)) : std::nullopt});
 }
 
-/// The value itself, in another dtype. A complex one becomes real by its real part.
+/// The value itself, in another dtype. A complex one becomes a number by its real part.
 ComplexResult same(const Call& call) {
+  if (call.result.dtype == DType::kBool) call.refuse("a cast to bool");
   const Parts x = call.operand(0);
   if (!call.is_complex) return Value{x.re};
   return result_of(x);
@@ -239,8 +241,17 @@ ComplexResult padded(const Call& call) {
   return part_by_part(call);
 }
 
+/// Whether argument i is this integer.
+bool is_number(const Call& call, size_t i, int64_t number) {
+  const auto* real = std::get_if<Argument>(&call.arguments.at(i));
+  const auto* integer = real != nullptr ? std::get_if<int64_t>(real) : nullptr;
+  return integer != nullptr && *integer == number;
+}
+
 /// b times alpha, argument 2.
-Parts times_alpha(const Call& call, const Parts& b) { return product(call, b, call.operand(2)); }
+Parts times_alpha(const Call& call, const Parts& b) {
+  return is_number(call, 2, 1) ? b : product(call, b, call.operand(2));
+}
 
 ComplexResult add(const Call& call) {
   return result_of(sum(call, call.operand(0), times_alpha(call, call.operand(1))));
@@ -277,27 +288,18 @@ ComplexResult power(const Call& call) {
   return result_of(n > 0 ? found : quotient(call, {call.constant(1), std::nullopt}, found));
 }
 
-/// A product of matrices or vectors, named like `call.op` or as given.
-Parts matrix_product(const Call& call, std::string_view op, const Parts& a, const Parts& b, const ir::Type& type) {
-  return product(call, a, b, [&](ValueId x, ValueId y) { return call.aten(op, {Value{x}, Value{y}}, type); });
-}
-
 ComplexResult matrices(const Call& call) {
-  return result_of(matrix_product(call, call.op, call.whole(0), call.whole(1), call.result));
+  return result_of(matrix_product(call, call.op, call.whole(0), call.whole(1)));
 }
 
 /// beta * x + alpha * a b: arguments x, a, b, beta, alpha. x is ignored if beta is 0.
 ComplexResult added_matrices(const Call& call) {
   const std::string_view name = call.op == "aten.addmm.default" ? "aten.mm.default" : "aten.bmm.default";
-  const Parts found = matrix_product(call, name, call.whole(1), call.whole(2), call.result);
-  const auto is = [&](size_t i, int64_t number) {
-    const auto* real = std::get_if<Argument>(&call.arguments.at(i));
-    const auto* integer = real != nullptr ? std::get_if<int64_t>(real) : nullptr;
-    return integer != nullptr && *integer == number;
-  };
-  const Parts scaled = is(4, 1) ? found : product(call, found, call.operand(4));
-  if (is(3, 0)) return result_of(scaled);
-  return result_of(sum(call, is(3, 1) ? call.operand(0) : product(call, call.operand(0), call.operand(3)), scaled));
+  const Parts found = matrix_product(call, name, call.whole(1), call.whole(2));
+  const Parts scaled = is_number(call, 4, 1) ? found : product(call, found, call.operand(4));
+  if (is_number(call, 3, 0)) return result_of(scaled);
+  return result_of(
+      sum(call, is_number(call, 3, 1) ? call.operand(0) : product(call, call.operand(0), call.operand(3)), scaled));
 }
 
 /// Chooses by argument 0 between arguments 1 and 2.
@@ -380,12 +382,11 @@ ComplexResult sigmoid(const Call& call) {
 
 ComplexResult sign(const Call& call) {
   const Parts x = call.operand(0);
-  const ValueId zero = is_zero(call, x);
+  const ValueId zero = is_zero(call, x), none = call.constant(0);
   const Parts safe = without_zero(call, x, zero);
-  const Parts found = quotient(call, safe, {magnitude(call, safe), std::nullopt});
-  const ValueId none = call.constant(0);
-  return result_of({call.builder.select(zero, none, found.re),
-                    found.im ? std::optional(call.builder.select(zero, none, *found.im)) : std::nullopt});
+  const ValueId size = magnitude(call, safe);
+  const auto part = [&](ValueId each) { return call.builder.select(zero, none, call.div(each, size)); };
+  return result_of({part(safe.re), part(call.imaginary(safe))});
 }
 
 ComplexResult absolute(const Call& call) { return Value{magnitude(call, call.operand(0))}; }

@@ -278,3 +278,25 @@ def test_another_number_of_steps_is_the_same_program() -> None:
             xs, init = torch.randn(steps, batch, 3), h[:1].expand(batch, 5)
             _same(weft.scan(step, init, xs), _loop(step, init, xs))
     assert weft.stats()["captured"]["programs"] <= before + 3
+
+
+def test_zeros_have_the_signs_that_pytorch_gives_them() -> None:
+    """They decide on which side of a branch cut a negative number lies."""
+    x = torch.tensor([[1.0, -1.0, 2.0], [-3.0, 0.5, -0.5]], dtype=torch.float64)
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x.to(torch.complex128)
+        values = (
+            z, -z, z.conj(), -z.conj(), z * -2, z * (-1 + 0j), x * torch.complex(x, torch.zeros_like(x)), z - 3, z / -2,
+            z / x, z / torch.complex(x, -torch.zeros_like(x)), z * z * z, torch.stack([z, -z]).sum(0) - 1, 1 / z,
+        )  # fmt: skip
+        return h + 1, torch.stack([value.angle() for value in values] + [value.log().imag for value in values])
+
+    init = torch.zeros(3, dtype=torch.complex128)
+    _same(weft.scan(step, init, x), _loop(step, init, x))
+
+
+def test_a_cast_to_bool_looks_at_both_parts() -> None:
+    init = torch.tensor([0j, 1j, 1 + 0j])
+    step: Step = lambda h, x: (h * 1, h.bool() ^ (x > 0))  # noqa: E731
+    _same(weft.scan(step, init, torch.zeros(2, 3)), _loop(step, init, torch.zeros(2, 3)))
