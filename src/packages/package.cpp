@@ -132,6 +132,11 @@ void remove(llvm::Function* function, llvm::Module& module) {
 }  // namespace
 
 Object compile(const StepModel& model, const Target& target, bool assembly, Parts parts) {
+  const size_t results = model.program.body.results.size();
+  internal_check(model.state_names.size() == model.states.size() && model.input_names.size() == model.inputs.size() &&
+                     model.state_names.size() + model.output_names.size() == results,
+                 "{} names of states and {} of outputs for {} results", model.state_names.size(),
+                 model.output_names.size(), results);
   const auto machine = machine_of(target);
   llvm::LLVMContext context;
   llvm::Module module(model.name, context);

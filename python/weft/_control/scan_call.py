@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -49,6 +49,8 @@ class Call:
     body: str = "the step"  #: the step's name in messages
     user: Callable[..., Any] | None = None  #: the user's function, where the step calls it
     run_before: Run | None = None  #: the step's run, where it has been run for this call (_C.scan_again)
+
+    has_pairs: ClassVar[bool] = True  #: whether its program takes and gives complex tensors, as pairs
 
     @classmethod
     def of(
@@ -172,7 +174,7 @@ class Call:
         what = f"{self.what}: {self.body}"
         leaves = [*self.carry, *self.xs]
         return Function(
-            body, leaves, None, what, (self.users,), has_pairs=not modes.is_tracing(), first_dims=first_dims,
+            body, leaves, None, what, (self.users,), has_pairs=self.has_pairs and not modes.is_tracing(), first_dims=first_dims,
             carries=carries,
         )  # fmt: skip
 

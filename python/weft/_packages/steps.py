@@ -52,6 +52,8 @@ class Step:
 class _OneStep(Call):
     """A call of weft.scan of which only the step is wanted."""
 
+    has_pairs = False
+
     def _compose(self, step: _C.Program, carries: int, xs: int) -> Any:
         return step
 
@@ -101,14 +103,14 @@ def _captured(step: Callable[..., Any], init: Any, x: Any) -> Step:
         operation = run.recording.first_of(name)
         return "" if operation is None else record.place_of(call.function(), operation)
 
-    ((ys_spec, ys_none),) = found.extra
-    ys = trees.paths("y", trees.unflatten(list(range(len(ys_none))), ys_spec))
+    ((ys_spec, kinds),) = found.extra
+    ys = trees.paths("y", trees.unflatten(list(range(len(kinds))), ys_spec))
     return Step(
         found.captured.program,
         _named("carry", init, call.carry),
         _named("x", x, tensors),
         found.inputs,
-        [path for path, is_none in zip(ys, ys_none, strict=True) if not is_none],
+        [path for path, kind in zip(ys, kinds, strict=True) if kind is not None],
         place_of,
     )
 
