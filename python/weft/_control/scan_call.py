@@ -173,10 +173,10 @@ class Call:
         first_dims = {carries + i: 1 for i in range(len(self.xs))}
         what = f"{self.what}: {self.body}"
         leaves = [*self.carry, *self.xs]
+        has_pairs = self.has_pairs and not modes.is_tracing()
         return Function(
-            body, leaves, None, what, (self.users,), has_pairs=self.has_pairs and not modes.is_tracing(), first_dims=first_dims,
-            carries=carries,
-        )  # fmt: skip
+            body, leaves, None, what, (self.users,), has_pairs=has_pairs, first_dims=first_dims, carries=carries
+        )
 
     @property
     def users(self) -> Callable[..., Any]:
