@@ -1,4 +1,5 @@
-// Decompositions that hold for complex numbers only, or for them in another form.
+// Decompositions for complex numbers of operations that real numbers don't have, or that are decomposed in another way
+// for real numbers.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/dot.h>

@@ -202,8 +202,9 @@ ValueId with_clamp_derivative(const AtenCall& call, ValueId value, std::optional
   });
 }
 
-/// The larger (`beyond`: kLt) or smaller (kGt) argument, or the one that isn't NaN. Of equal numbers x gets all of the
-/// cotangent up to 2.13, and each gets half since. Where one is NaN, both get all of it in 2.14.
+/// The larger (`beyond`: kLt) or smaller (kGt) argument, or the one that isn't NaN. If both are equal, x gets the whole
+/// cotangent in PyTorch 2.13, and each argument gets half of it since 2.14. If one is NaN, each argument gets the whole
+/// cotangent in 2.14.
 ValueId extreme(const AtenCall& call, OpCode beyond) {
   const ValueId x = call.operand(0), y = call.operand(1);
   const auto is_first = [&](Builder& b, ValueId x, ValueId y) {

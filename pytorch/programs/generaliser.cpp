@@ -189,8 +189,8 @@ bool Generaliser::wider() {
                [&](Symbols symbols) { return attempt_beyond(more, std::move(symbols)); }) == Outcome::kMade;
 }
 
-/// Tries symbols for all dims that are better symbols than numbers; if that fails, for those of them that can be
-/// symbols.
+/// Tries symbols for all dims for which a symbol is better than a number. If that fails, tries symbols for as many of
+/// these dims as can be symbols.
 bool Generaliser::widest() {
   if (!given_.has_more_dims || !given_.has_run) return false;
   SizesAtHand more = narrow_;

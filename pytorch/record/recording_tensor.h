@@ -24,7 +24,7 @@ struct RecordingTensor : c10::TensorImpl {
 
   void resize(at::IntArrayRef sizes, at::IntArrayRef strides) { set_sizes_and_strides(sizes, strides); }
 
-  /// The tensor from outside that this tensor stands for; its sizes may be others.
+  /// The tensor from outside that this tensor stands for, perhaps with other sizes.
   at::Tensor stands_for;
   uint64_t recording;  ///< the serial number of its recording
   int64_t id, storage;

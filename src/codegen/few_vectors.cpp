@@ -62,7 +62,8 @@ float entry(double power, int j) {
 double sigmoid_power(int j) { return kSigmoidFactor * std::exp2(static_cast<double>(j) / kParts); }
 double tanh_power(int j) { return tanh_factor(j) * std::exp2(static_cast<double>(j) / kParts); }
 
-/// In each lane the table's number of index mod 16. The shuffle is of 512 bits, whatever the number of lanes is.
+/// In each lane the number of the table at `index` modulo 16. The shuffle is of 512 bits, whatever the number of lanes
+/// is.
 Value* look_up(IRBuilder<>& b, Table table, Value* index) {
   float numbers[kParts];
   for (int j = 0; j < kParts; ++j) numbers[j] = table(j);

@@ -21,8 +21,8 @@ using Histories = std::map<uint64_t, int64_t>;
 /// with the whole program's values, so that an id has the same type in all three programs.
 class Writer {
  public:
-  /// `histories`: the lengths of histories that an earlier run over this program found. So one history serves all its
-  /// readers.
+  /// `histories`: the lengths of histories that an earlier run over this program found. With these lengths one history
+  /// serves all of its readers.
   Writer(const ir::Program& whole, const Lengths& lengths, int64_t chunk, Histories histories);
 
   const Lengths& lengths() const { return lengths_; }
@@ -39,7 +39,8 @@ class Writer {
   uint64_t new_origin() { return next_origin_++; }
   /// The constant in the step program: a weight, a result of the start program, or an op that costs nothing.
   ir::ValueId in_step(const Stream& constant);
-  /// Makes the step program compute the constant as `step`: computing it again costs nothing.
+  /// Makes `step`, a value of the step program, stand for the constant, which costs nothing to compute again at each
+  /// step.
   void set_cheap(const Stream& constant, ir::ValueId step) { in_step_[constant.start] = step; }
   /// The elements before the first chunk; an empty tensor if there are none.
   static Stream constant(ir::ValueId start);

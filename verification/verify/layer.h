@@ -46,7 +46,7 @@ struct Matrix {
   const double* row(int64_t index) const { return values->data() + index * columns; }
   /// The rows with these numbers, as a matrix without moves.
   Matrix selected(const std::vector<int64_t>& numbers) const;
-  /// The same matrix without moves.
+  /// The same matrix, with all moves carried out.
   Matrix settled() const;
   /// The values, for changing, after all moves.
   std::vector<double>& edit();

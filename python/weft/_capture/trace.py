@@ -6,8 +6,8 @@ runs is a number in the program; a size that differs as a symbol's numbers do is
 symbols (pytorch/record/size_fit.h). A function that looks at its sizes and does something else for some of them gives
 two records that don't match, and is traced for the sizes at hand.
 
-Expressions such as `T+1` are guesses, which three runs bear out. They are made only where somebody compares what they
-say of a call's sizes with the call's own record (`programs`).
+Expressions such as `T+1` are guesses, which three runs bear out. Guesses are made only for callers that compare the
+guessed sizes with the record of each call (`programs`).
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ struct Entered {
   Recording& recording;
 };
 
-/// A recording of the batch, at its own sizes or at others.
+/// One recording of the batch: at the batch's own sizes, or at other sizes.
 struct Run {
   Run(const Batch& batch, const Sized* sized) {
     Entered entered(recording);

@@ -48,7 +48,7 @@ void watch_runs(FindLine find_line, bool operations, Ended ended);
 /// The runs since the last call of this function in which something ran. At most 100,000 are kept.
 std::vector<WatchedRun> take_watched_runs();
 
-/// Names the reader of values: while it lives, this thread's runs are attributed to it.
+/// Names a reader of values: while the object lives, this thread's runs are attributed to this reader.
 class Asking {
  public:
   explicit Asking(std::string_view name);

@@ -278,8 +278,8 @@ class Emitter {
   void end_turns();
 
   // ---- calls of several steps (chunks.cpp)
-  /// Emits the body for all steps of the call, `at_once` in each turn of a loop; once if a loop over steps is around
-  /// it.
+  /// Emits the body in a loop over all steps of the call, `at_once` steps a turn. Emits the body alone if a loop over
+  /// steps is already around it, or if the call has one step.
   void over_steps(unsigned at_once, const std::function<void()>& body, unsigned side_by_side = 1);
   unsigned steps_in_vector(const std::vector<ir::ValueId>& values, const std::vector<Sum>& sums,
                            const Blocks& blocks) const;

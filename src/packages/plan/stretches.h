@@ -21,9 +21,9 @@ struct Plan {
   std::vector<Stretch> stretches;  ///< of such a call
 };
 
-/// Plans calls of `steps` steps beside those of one. There are none if they gain nothing over so many calls of one
-/// step: if `steps` is 1, if most products follow from what a step before has computed, or if a step may fail, after
-/// which a state has to be as it was.
+/// Plans calls of one step and, where they are faster, calls of `steps` steps. Calls of several steps gain nothing if
+/// `steps` is 1, or if most products depend on results of the step before. They are also left out if a step may fail,
+/// since the state must then be as it was before that step.
 Plan plan_of(const Bound& step, int64_t steps);
 
 }  // namespace weft::packages

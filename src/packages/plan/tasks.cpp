@@ -176,7 +176,7 @@ class Divider {
     for (ValueId id : inner) inner_[id].insert(at);
   }
 
-  /// The first nest behind those that compute what the value follows from, as far as they are placed.
+  /// The index of the first nest behind all nests from which the value is computed, as far as these nests are placed.
   size_t behind(ValueId value) const {
     const Op* op = step_.op_of(value);
     if (op == nullptr || step_.is_constant(value)) return 0;

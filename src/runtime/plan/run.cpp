@@ -168,7 +168,7 @@ void Run::run_in_chunks(Stages stages, int64_t scan, const Member& member) {
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
   if (settings().delays) delay();
-  // This pack is left out, or made by the products that read it. All members see that, so there is no barrier.
+  // This pack is left out, or made by the products that read it. No barrier is needed, since all members decide alike.
   if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !packs_before(member.buffers[pack->destination]))
     return true;
   if (sizes_of(stage).is_windowed) return true;

@@ -72,8 +72,8 @@ def test_lengths_at_random(kind, batch_first, enforce_sorted, options):
         expected = trained(on_cpu, x, lengths)
         torch.testing.assert_close(trained(on_device, x.to("weft"), lengths), expected, rtol=1e-4, atol=1e-5)
     after = weft.device.stats()
-    # One batch a step. The first is not compiled. There are programs for lengths alone, for one step of padding more
-    # than the longest has, and for both of another number of sequences.
+    # Each step is one batch, and the first batch is not compiled. There is a program for other lengths, another one
+    # where the padding is a step longer than the longest sequence, and both again for another number of sequences.
     assert sum(after[name] - before[name] for name in ("plain_batches", "compiled_batches")) == 12
     assert after["records"] - before["records"] <= 6
     assert after["plain_batches"] - before["plain_batches"] <= 3

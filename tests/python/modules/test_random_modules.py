@@ -278,7 +278,7 @@ def compare(config: Config, what: str, ours: list[Tensor], theirs: list[Tensor],
         if not a.is_floating_point():  # a packed sequence's batch sizes and indices
             assert torch.equal(a, b)
             continue
-        # Numbers that were computed in fewer bits than their dtype has are judged by the fewer.
+        # Numbers that were computed in a narrower dtype than their own are judged by the narrower dtype.
         dtype = min((a.dtype, config.dtype, config.autocast or a.dtype), key=lambda dtype: -torch.finfo(dtype).eps)
         factor = torch.finfo(a.dtype).eps / torch.finfo(dtype).eps
         mine, pytorchs = (error_in_ulp(found, exact, largest([exact])) * factor for found in (a, b))

@@ -239,7 +239,8 @@ program @p(%x: {name}[N,37], %y: {name}[N,37], %w: {name}[37,11]) {{
 
 @pytest.mark.parametrize("sizes", [(1, 1, 7, 5), (1, 40, 16, 33), (6, 3, 1, 17)])
 def test_f16_weights_of_a_step_are_f32_in_products(sizes):
-    """The weights of a step of one's own, cast to f32 there: the bits of f32 weights, and gradients rounded once."""
+    """A user's step casts f16 weights to f32. The results have the bits that f32 weights give, and the gradients are
+    rounded once."""
     steps, batch, inputs, hidden = sizes
     x, h = torch.randn(steps, batch, inputs), torch.randn(batch, hidden)
     halves = [torch.randn(shape).div(4).half() for shape in ((hidden, inputs), (hidden, hidden))]

@@ -208,7 +208,8 @@ def test_the_reason_of_a_fallback_is_about_the_users_program(how):
 
 @pytest.mark.parametrize("features", [1, 2, 5, 7])
 def test_a_cells_weights_of_a_wrong_size_are_an_error(features: int) -> None:
-    """chunk gives fewer parts than there are gates then: reading the last one ended the process."""
+    """For such weights `chunk` gives fewer parts than the cell has gates, and reading the last gate crashed the
+    process."""
     h, x = torch.zeros(3, 4), torch.randn(6, 3, 4)
     weights = torch.randn(features, 4), torch.randn(features, 4)
     for step in (

@@ -181,7 +181,8 @@ std::vector<const Change*> Search::usual_changes() const {
   return usual;
 }
 
-// Tries the three in the order of the catalogue; if they don't explain it so, in the order in which they were found.
+// Tries the three changes in the order of the catalogue. If they don't explain the difference in this order, tries them
+// in the order in which they were found.
 void Search::explain_by_three(const Change& first, const Change& second, const Change& last) {
   std::vector<const Change*> three{&first, &second, &last};
   std::sort(three.begin(), three.end());  // all are elements of `known_`

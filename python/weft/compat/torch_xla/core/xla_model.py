@@ -37,8 +37,8 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
 
 
 def get_xla_supported_devices(devkind: str | int | None = None, max_devices: int | None = None) -> list[str] | None:
-    """`["weft:0"]`; None for another `devkind` than CPU. A number in its place is `max_devices`, as PyTorch/XLA has it
-    since it takes no kind."""
+    """`["weft:0"]`; None for another `devkind` than CPU. An integer as `devkind` counts as `max_devices`, as in
+    releases of PyTorch/XLA without `devkind`."""
     if isinstance(devkind, int):
         devkind, max_devices = None, devkind
     if devkind not in (None, "CPU"):
