@@ -440,7 +440,7 @@ ComplexResult as_complex(const Call& call) {
   return from_pairs(call.builder, *pairs);
 }
 
-/// Ops that do to both parts what they do to a real value.
+/// Ops that treat each part of a complex value as they treat a real value.
 constexpr std::string_view kPartByPart[] = {
     "aten.view.default",
     "aten._unsafe_view.default",

@@ -12,7 +12,8 @@ namespace weft::record {
 /// that Python code and PyTorch's composite operations treat it as one. Its dispatch key brings every operation on it
 /// to the recorder.
 struct RecordingTensor : c10::TensorImpl {
-  /// `storage`: equal for views of each other; negative for a view of the tensor from outside -1 - storage.
+  /// `storage`: a number that is equal for views of each other. A view of a tensor from outside has a negative number:
+  /// -1 - storage is the index of that tensor.
   RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, uint64_t recording, int64_t id,
                   int64_t storage);
 

@@ -40,8 +40,8 @@ constexpr int kIndexBits = 4;
 using Table = float (*)(int j);
 
 // exp(y) = 2^(m/16) exp(r), m = the integer nearest to 16 y / ln 2. A table has the powers 2^(j/16) times a factor, in
-// 21 bits, so that adding a number of about their size is exact. Another has what they lack: factor 2^(j/16) = t
-// exp(lack) for such a number t.
+// 21 bits, so that adding a number of about their size is exact. A second table has what each number t of the first one
+// lacks: factor 2^(j/16) = t exp(lack).
 //
 // The quotients' numbers are multiplied by the factor. Where a result is just below a power of two, one unit in its
 // last place is least of it, and a divisor just above one, where rounding changes most, would cost two of them.

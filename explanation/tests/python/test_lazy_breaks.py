@@ -108,7 +108,8 @@ def _line(name: str, number: int) -> str:
     ],
 )
 def test_what_differs_without_a_change_is_not_compared(without: list[float], changed: list[float], misfit: str) -> None:
-    """A name x, and numbers that are printed; the program's own are the first number rounded."""
+    """The numbers are the value of a variable x, or are printed. The program's own run has the first number of
+    `without`, rounded."""
 
     def looked(variant: int, numbers: list[float], is_named: bool) -> Looked:
         return Looked(variant, 0, 1, [], {"x": numbers} if is_named else {}, ("at", [] if is_named else numbers), 0)

@@ -39,7 +39,7 @@ struct ViewShapes {
   std::vector<bool> is_list;
 };
 
-/// The parts of the argument `base`'s storage that an operation's results show. Throws PyTorch's errors.
+/// How an operation's results show the storage of the argument with index `base`. Throws PyTorch's errors.
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<c10::IValue> arguments, size_t base);
 
 }  // namespace weft::device

@@ -79,8 +79,8 @@ class Watching {
 WatchedRun* watched_run();
 /// Remembers where an operation was recorded, while operations are watched.
 void note_operation(const Node& node);
-/// Notes in the run how its unknown record differs from `most_like`, a record of the same structure; null if there is
-/// none. Called before the batch runs.
+/// Notes in the run how its unknown record differs from `most_like`, a record of the same structure, or null if there
+/// is no such record. Called before the batch runs.
 void tell_difference(WatchedRun& run, const Batch& batch, const record::Record& record,
                      const record::Record* most_like);
 

@@ -82,7 +82,7 @@ Value* Emitter::compute(ValueId value, const Op& op, const Place& place) {
   }
 }
 
-/// Reads a constant from memory with as much behind its end as a block may read.
+/// Reads a constant from memory that goes on behind the constant's end as far as a block may read.
 Value* Emitter::get_constant(ValueId value, const Place& place) {
   const Op* op = step_.op_of(value);
   if (op != nullptr && op->code == OpCode::kConstant)

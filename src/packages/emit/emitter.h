@@ -145,8 +145,9 @@ class Emitter {
   };
   /// Products that read the same row of a left operand, by sum and part.
   using Group = std::vector<std::pair<size_t, size_t>>;
-  /// What a block of columns reads, in bytes from the block's start: biases of all sums at 0, then scales of all parts
-  /// (of int8 weights), then what sums of products of bytes begin with, then the rows of each group.
+  /// Where a block of columns reads its constants, in bytes from the block's start: at 0 the biases of all sums, then
+  /// the scales of all parts (of int8 weights), then the start values of sums of products of bytes, then the rows of
+  /// each group.
   struct Layout {
     int64_t scales = 0, corrections = 0, bytes = 0;
     std::vector<int64_t> rows;

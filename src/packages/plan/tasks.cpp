@@ -15,7 +15,7 @@ using ir::ValueId;
 /// The least rows and columns of weights in a product that multiplies bytes: for less, rounding the left operand takes
 /// longer than it saves. (A WaveNet of 16 channels, 16 columns, took 1.0 to 1.45 of float32's time.)
 constexpr int64_t kLeastRows = 16, kLeastColumns = 32;
-/// The most rows: sums of 127 * 127 have 32 bits.
+/// The most rows of weights: so many products of 127 * 127 add up to less than 32 bits hold.
 constexpr int64_t kMostRows = int64_t{1} << 17;
 
 /// Ops whose result is the operand's elements in another order, or fewer or more of them.

@@ -173,7 +173,8 @@ class Sink {
     }
   }
 
-  /// Turns sums that would not gain after the loop back into ordinary carries. Whether there were any.
+  /// Turns sums that would not gain after the loop back into ordinary carries. Returns whether there were any such
+  /// sums.
   bool drop_bad_sums() {
     bool dropped = false;
     for (auto& terms : sums_) {

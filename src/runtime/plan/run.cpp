@@ -36,7 +36,7 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
   }
 }
 
-/// The earliest time, by place in memory, of a scan's steps step..end-1.
+/// The index, in stacks, of the first slice in memory among those of a scan's steps step..end-1.
 int64_t first_time(const StagePlan& scan, int64_t length, int64_t step, int64_t end) {
   return scan.reverse ? length - end : step;
 }

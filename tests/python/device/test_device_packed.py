@@ -166,7 +166,7 @@ def test_integers_are_computed_ahead_of_the_rest():
     assert pending() == 1
     assert (lengths + 1).cpu().tolist() == ((words != 0).sum(1) + 1).tolist()
     assert pending() == 1
-    # What follows from floats runs with all that is pending, and so does what is large.
+    # A value that is computed from floats runs with all that is pending, and so does a large value.
     assert bool((y > 0).any()) == bool((y.cpu() > 0).any())
     assert pending() == 0
     y = y.cos()

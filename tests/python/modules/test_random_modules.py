@@ -36,8 +36,8 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 ALLOWED_ULP = {torch.float32: 64, torch.float64: 64, torch.bfloat16: 6, torch.float16: 6}
 ALLOWED_ULP_OF_ALL = {torch.float32: 4, torch.float64: 4, torch.bfloat16: 1, torch.float16: 1}
 
-#: By dtype, results and gradients apart: the largest error met, in units in the last place of the largest element of
-#: all results or gradients, ours and PyTorch's; conftest.py prints it in the end.
+#: The largest errors met, of Weft and of PyTorch, by dtype and separately for results and gradients. In units in the
+#: last place of the largest element of all results, or of all gradients. conftest.py prints them in the end.
 worst: dict[tuple[str, str], tuple[float, float]] = {}
 
 

@@ -196,7 +196,8 @@ program @rnn(%x: bf16[T,B,{I}], %h0: bf16[B,{H}], %w: bf16[{H},{I}], %u: bf16[{H
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_bf16_on_both_sides_of_a_product(sizes):
-    """A carry of bf16, so that both products of the step are of bf16 numbers: as PyTorch's step by step in f32."""
+    """A bf16 carry, so that both products of the step multiply bf16 numbers. Each step is compared with PyTorch's step
+    in f32."""
     steps, batch, inputs, hidden = sizes
     x, h, w, u = (
         torch.randn(shape).bfloat16()

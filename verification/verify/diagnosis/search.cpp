@@ -21,7 +21,7 @@ constexpr double kUsualPairs = 8.0 / 9;
 constexpr int64_t kSampled = 2;
 
 constexpr double kMuchSmaller = 0.25;
-// How many bits more the recording must tell than the choice among the sets takes.
+// How many more bits the recording must have than it takes to choose one of the sets.
 constexpr double kSpareBits = 10;
 
 double weights_of(const Problem& problem) {

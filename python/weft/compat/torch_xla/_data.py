@@ -45,12 +45,12 @@ def with_others(data: Any, selects: Callable[[Any], bool], change: Callable[[Any
 
 
 def tensors_in(data: Any) -> Iterator[Tensor]:
-    """The tensors in it, each once."""
+    """The tensors in `data`, each once."""
     return values_in(data, lambda value: isinstance(value, Tensor))
 
 
 def values_in(data: Any, selects: Callable[[Any], bool]) -> Iterator[Any]:
-    """The values in it that are selected, each once, without looking at their parts."""
+    """The values in `data` that `selects` is true for, each once. Doesn't look at the parts of such a value."""
     return _values_in(data, selects, set())
 
 

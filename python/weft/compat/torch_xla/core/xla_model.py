@@ -93,8 +93,8 @@ get_rng_state = missing("get_rng_state, a state that is one number", "use torch.
 
 
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs what this thread has recorded, as one program, then what `add_step_closure` was given. It has run when
-    this returns, whatever `wait` is."""
+    """Runs what this thread has recorded, as one program, then what `add_step_closure` was given. The program has run
+    when this function returns, whatever `wait` is."""
     _steps.end_step()
 
 
