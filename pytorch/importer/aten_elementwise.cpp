@@ -136,8 +136,8 @@ struct ClampMasks {
   }
 };
 
-/// The cotangents of clamp, as in PyTorch's clamp_backward and clamp_backward_min_max: for all bounds up to 2.13, since
-/// then for bounds that are numbers. x gets the cotangent within the bounds (since 2.14: strictly within), and a bound
+/// The cotangents of clamp, as in PyTorch's clamp_backward and clamp_backward_min_max: in 2.13 for all bounds, since
+/// 2.14 for bounds that are numbers. x gets the cotangent within the bounds (since 2.14: strictly within), and a bound
 /// gets it where x is beyond the bound. A comparison with NaN is false. A lower bound that isn't below the upper bound
 /// gets no cotangent.
 std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {

@@ -43,8 +43,9 @@ using Table = float (*)(int j);
 // 21 bits, so that adding a number of about their size is exact. A second table has what each number t of the first one
 // lacks: factor 2^(j/16) = t exp(lack).
 //
-// The quotients' numbers are multiplied by the factor. Where a result is just below a power of two, one unit in its
-// last place is least of it, and a divisor just above one, where rounding changes most, would cost two of them.
+// Both numbers of a quotient are multiplied by the factor, for results just below a power of two. There a unit in the
+// last place is the smallest part of the result, and a divisor just above one, where rounding changes most, would cost
+// two units.
 constexpr double kSigmoidFactor = 1.5;
 double tanh_factor(int j) {
   return j < 7 ? 1.5 : 1.0;

@@ -135,7 +135,7 @@ struct Layer {
 
   int64_t inputs() const { return directions[0].weight_x.columns; }
   int64_t hidden() const { return directions[0].weight_h.rows / gates_of(cell.kind); }
-  /// Whether there are moves of matrices to be made; the layer after they are made.
+  /// Whether there are moves of matrices to be made; settled() is the layer after all moves.
   bool has_moves() const;
   Layer settled() const;
   /// The layer at one turn of `count`.

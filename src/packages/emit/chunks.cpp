@@ -98,8 +98,8 @@ unsigned Emitter::steps_in_rows(const Task& task) const {
   return blocks.columns == blocks.lanes ? steps_in_vector({made}, {}, blocks) : 1;
 }
 
-/// Whether the value's elements follow from memory lane by lane, but for elements that all lanes share: `in_lanes` for
-/// a value that has lanes.
+/// Whether the value's elements are computed from memory lane by lane, apart from elements that all lanes share.
+/// `in_lanes`: the value has lanes.
 bool Emitter::is_lanewise(ValueId value, bool in_lanes) const {
   const ir::Op* op = step_.op_of(value);
   if (op == nullptr || step_.is_constant(value)) return true;

@@ -16,7 +16,7 @@ namespace weft::packages {
 // The left factors are one row, which is read as words of 32 bits: 4 neighbours, or 2 that were widened before. Each
 // word is multiplied by as many rows of weights, and the products of a column are added to its lane.
 
-/// How many neighbours of a row are a word.
+/// How many neighbouring elements of a row make up a word.
 int64_t elements_in_word(const Target& target);
 
 /// The number that is added to each left factor before it is stored: 128 if the instruction takes left factors without

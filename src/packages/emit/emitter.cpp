@@ -67,8 +67,9 @@ Value* Emitter::sum(const Coordinate& coordinate) {
   return coordinate.offset == 0 ? coordinate.base : index(llvm::Instruction::Add, coordinate.base, coordinate.offset);
 }
 
-/// Arithmetic on coordinates: the same value for the same operands, since places are known by their coordinates. What
-/// find_sums meets is emitted where the nest is, and not aside.
+/// Arithmetic on coordinates. Returns the same value for the same operands, since places are known by their
+/// coordinates. While find_sums runs, the arithmetic is emitted where the nest is, not in the block that find_sums
+/// emits into.
 Value* Emitter::index(llvm::Instruction::BinaryOps code, Value* a, Value* b) {
   const auto is_aside = [&](Value* value) {
     const auto* made = llvm::dyn_cast<llvm::Instruction>(value);

@@ -266,7 +266,8 @@ class Emitter {
   llvm::Value* variable(llvm::Value* start);
 
   // ---- windows over the past (rings.cpp)
-  /// Where windows of one kind begin, by row: as the step finds them, as it leaves them, and where its rows go.
+  /// The row at which windows of one kind begin before the step and after it, and the row to which the step writes its
+  /// new rows.
   struct Turn {
     int64_t offset = 0;  ///< in a state
     llvm::Value *before = nullptr, *after = nullptr, *fresh = nullptr;

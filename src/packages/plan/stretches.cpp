@@ -13,7 +13,7 @@ namespace {
 using ir::Op;
 using ir::ValueId;
 
-/// Bytes of states that a call of several steps may have for its steps, since all but rings are kept for each.
+/// The most bytes that a call of several steps may keep of states: it keeps every state that is no ring for each step.
 constexpr int64_t kStates = int64_t{1} << 18;
 
 class Stretcher {

@@ -245,8 +245,8 @@ bool prefetches_next_unit(int64_t rows, const ProductLayout& layout) {
   return rows > kMostRowsOfDots && layout.k >= Kind::kSteps && layout.ld == layout.k && bytes <= kMostBytes;
 }
 
-/// ProductKernel without panels. It prefetches its own next weights, not `ahead`, where they are not transposed or as
-/// prefetches_next_unit() says.
+/// ProductKernel without panels. Prefetches its own next weights, and not `ahead`, if the weights are not transposed or
+/// if prefetches_next_unit() is true.
 template <typename Kind>
 void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
                       void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {

@@ -33,7 +33,8 @@ def test_layers_and_directions(name):
 def test_shapes(name, steps, batch, hidden):
     """One step, no rows, sizes that no vector divides, rows for two threads, units for two threads.
 
-    Programs are compiled for a number of units, not of steps and rows: those of seven are the other tests'.
+    Programs are compiled for each number of units, but not for each number of steps or rows. The other tests have seven
+    units too, and share the programs.
     """
     if "projected" in name and hidden < 4:
         hidden = 4

@@ -145,7 +145,7 @@ def test_layer_rounds_only_what_comes_out(kind, dtype, sizes):
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
 def test_layer_is_pytorchs(kind, dtype, sizes):
-    """PyTorch's kernels round every intermediate result to the type: some of its ulps apart."""
+    """PyTorch's kernels round every intermediate result to the type, so the results are some ulps of the type apart."""
     module, leaves = make_inputs(kind, sizes, TYPES[dtype])
     text = layer(kind, *sizes[2:], dtype)
     found = forward_backward(lambda inputs: weft.call(text, inputs), leaves, TYPES[dtype])

@@ -138,7 +138,8 @@ class TestSideEffects:
         assert norm.num_batches_tracked == 0
 
     def test_a_tensor_kept_by_a_step_that_has_no_program_either(self) -> None:
-        """As a spiking neuron of snntorch keeps its reset. Each call raises, the first as well as the next."""
+        """The step keeps a tensor as a spiking neuron of snntorch keeps its reset. The first call raises, and so do the
+        next."""
 
         class Noisy(torch.autograd.Function):
             @staticmethod

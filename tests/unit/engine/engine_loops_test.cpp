@@ -331,7 +331,7 @@ TEST_F(EngineLoops, ManyLoopsInsideEachOther) {
 }
 
 TEST_F(EngineLoops, AsDeepAsProgramsMayBe) {
-  // Too many steps to run with two of each: the engine compiles it, and of length 1 it runs.
+  // With two steps in each loop there would be too many steps to run, so each loop has one step.
   const std::string text = nested_program(static_cast<int>(ir::kMaxRegionDepth) - 1);
   compare(testing::replaced(text, "length 2", "length 1"), {{{"B", 3}}});
 }
