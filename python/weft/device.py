@@ -28,8 +28,8 @@ _NAME = "weft"
 
 
 def register() -> None:
-    """Makes `torch.device("weft")` known to PyTorch, which importing weft has done unless PyTorch has an accelerator,
-    and makes it the machine's accelerator (`torch.accelerator`), which it else becomes with the first tensor there.
+    """Makes `torch.device("weft")` known to PyTorch; importing weft has done so unless PyTorch has an accelerator. Also
+    makes it the machine's accelerator (`torch.accelerator`), which it otherwise becomes with the first tensor there.
 
     Raises:
         RuntimeError: another package has taken PyTorch's place for a device from outside.

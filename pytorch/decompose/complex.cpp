@@ -1,5 +1,4 @@
-// Decompositions for complex numbers of operations that real numbers don't have, or that are decomposed in another way
-// for real numbers.
+// Decompositions for complex numbers, of operations that have no decomposition or another one for real numbers.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/dot.h>

@@ -28,8 +28,9 @@ DType promote(DType a, DType b) {
   return size_of(a) > size_of(b) ? a : b;
 }
 
-/// Type promotion as in at::native::combine_categories. Tensors with dims take precedence over tensors without, and
-/// these over numbers, unless the lower of two is of a higher kind (floating over integer over bool).
+/// Type promotion as in at::native::combine_categories. Tensors with dims take precedence over tensors without dims,
+/// and tensors over numbers. But an argument of lower precedence decides if its dtype is of a higher kind (floating
+/// over integer over bool).
 MaybeDType combine(MaybeDType higher, MaybeDType lower) {
   if (!higher || !lower) return higher ? higher : lower;
   if (is_floating(*higher)) return higher;

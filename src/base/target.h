@@ -62,7 +62,8 @@ inline constexpr int64_t kLeastRowsOfWindow = 4;
 /// + 2 rows of a large product.)
 inline constexpr double kRowsWhileReading = 2;
 
-/// Rows that dot products along rows of the weights do at once. `wide`: with 32 vectors of 64 bytes.
+/// How many rows of the left operand are multiplied at once by dot products along rows of the weights. `wide`: with 32
+/// vectors of 64 bytes.
 constexpr int64_t rows_of_dots(bool wide) { return wide ? 6 : 3; }
 
 /// A dot product takes a row in parts of this many bytes, so that four rows of the weights and the rows of the left

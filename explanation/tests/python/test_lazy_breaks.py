@@ -271,7 +271,8 @@ BY_HAND = {"optimizer": "", "update": "w.data -= 0.1 * w.grad; w.grad = None"}
     ],
 )
 def test_without_a_sync_a_step_ends_after_its_inner_loops(text: str, end: str, tmp_path: Path) -> None:
-    """In training at each update of the parameters, however many epochs there are; else with the outermost loop."""
+    """In training a step ends at each update of the parameters, however many epochs there are; else with each turn of
+    the outermost loop."""
     program, report = tmp_path / "program.py", tmp_path / "report.json"
     program.write_text(text)
     status, _, err = in_process(None, "--seconds", "0.2", "--rounds", "1", "--output", report, program)

@@ -121,7 +121,7 @@ Tensor flip(const Tensor& x, at::IntArrayRef dims) {
   return same(x);
 }
 
-/// The CPU joins two slices, dim by dim.
+/// The result has the strides of the CPU's kernel, which joins two slices in one dim after the other.
 Tensor roll(const Tensor& x, at::IntArrayRef shifts, at::IntArrayRef dims) {
   TORCH_CHECK(!shifts.empty(), "`shifts` required");
   if (dims.empty() && shifts.size() == 1) return contiguous(x.sizes(), x.options());

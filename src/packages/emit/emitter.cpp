@@ -179,8 +179,8 @@ Value* Emitter::load_steps(const Buffer& buffer, const Place& place, const std::
   return concatenated(all);
 }
 
-/// An element of the rows of several steps, which are neighbours in memory: all of them are loaded, as the other
-/// elements are needed too.
+/// One element of a row, for several steps whose rows are neighbours in memory. Loads these rows whole, since their
+/// other elements are needed too.
 Value* Emitter::load_rows(const Buffer& buffer, const Place& place) {
   const auto row = static_cast<unsigned>(buffer.step / size_of(buffer.dtype));
   auto* type = llvm::FixedVectorType::get(codegen::memory_type(b_, buffer.dtype), row * side_by_side_);

@@ -7,8 +7,8 @@
 
 namespace weft::packages {
 
-/// In a call of several steps, nests between which all steps are completed: one nest that runs for all steps, or
-/// several that run step by step, since they compute a state that the next step reads.
+/// Nests of a call of several steps that are run for all steps before other nests follow. Either one nest, or several
+/// nests that run step by step, since they compute a state that the next step reads.
 struct Stretch {
   std::vector<size_t> tasks;  ///< in the order in which they run
   bool step_by_step = false;

@@ -81,7 +81,7 @@ def test_lengths_at_random(kind, batch_first, enforce_sorted, options):
 
 
 def test_a_step_is_one_batch():
-    """Asking for the order of the sequences, which is arithmetic of integers, doesn't cut it."""
+    """The step asks for the order of the sequences. That is arithmetic of integers, and doesn't cut the step."""
     _, on_device = both("lstm", True, False)
     lengths = torch.tensor([9, 24, 3, 24])
     x = torch.randn(4, 24, INPUT, device="weft")

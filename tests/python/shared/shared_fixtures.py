@@ -93,7 +93,8 @@ def _run(python: str, folder: Path, script: str, **environment: str) -> str:
 
 
 def _cpu_seconds() -> float:
-    """Of this process, all its threads, and the processes that it has waited for; forks of others included."""
+    """The CPU time of this process, of all its threads, and of the processes that it has waited for, with the forks
+    that warm_python's server has made."""
     return sum(os.times()[:4]) + warm_python.cpu_seconds()
 
 

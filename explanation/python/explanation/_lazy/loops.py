@@ -57,8 +57,9 @@ def loops(
     for: in training, at the last line met once an update; otherwise at the last line of the outermost loop.
 
     Args:
-        cuts: the program's cuts, in order. callers: for each line the lines that called it, which tell loops within
-        loops apart. updates: when each update of parameters was done (time.perf_counter()), in order.
+        cuts: the program's cuts, in order.
+        callers: for each line the lines that called it, which tell loops within loops apart.
+        updates: when each update of parameters was done (time.perf_counter()), in order.
     """
     by_sync = Counter(cut.place for cut in cuts if cut.asked_by == "sync")
     is_sync = any(count >= _FEWEST for count in by_sync.values())
