@@ -57,14 +57,14 @@ class Writer {
   Stream apart(const Stream& timed);
   /// Undoes apart(): the value with its original time dim.
   Stream merged(const Stream& apart, const TimeDim& time);
-  /// With the time dim as time and nothing else (outer is 1): the `inner` elements of one step count as steps of a
-  /// faster time.
+  /// The stream with a time dim that holds steps and nothing else (outer is 1): the `inner` elements of one step count
+  /// as steps of a faster time.
   Stream as_time(const Stream& timed);
-  /// Delayed by this many elements.
+  /// The stream, delayed by this many elements.
   Stream delayed(const Stream& timed, int64_t elements);
   /// The chunk with the `elements` elements before it, of a value whose time is apart.
   ir::ValueId with_history(const Stream& apart, int64_t elements);
-  /// With `fill` for the elements with a negative index.
+  /// The stream with `fill` in place of elements with a negative index.
   Stream masked(const Stream& timed, double fill);
   /// bool[elements]: whether an element of the chunk belongs to the whole (has no negative index).
   ir::ValueId mask(int64_t elements, int64_t shift);

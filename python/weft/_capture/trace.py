@@ -161,8 +161,8 @@ class _Tracer:
         return [self._number(size, sizes, index) if number is None else number for number, size in pairs]
 
     def _captured_sizes(self, tensor: Tensor, sizes: _C.SizeAttempt, index: int) -> list[int] | None:
-        """The sizes of a stand-in for a tensor from outside; None: itself. Its leading size is a symbol if an
-        argument's equal size is; weights keep their sizes."""
+        """The sizes of a stand-in for a tensor from outside; None if the tensor needs no stand-in. The leading size is
+        a symbol if an equal size of an argument is one; weights keep their sizes."""
         shape, is_plain = list(tensor.shape), modes.is_plain(tensor)
         is_weight = isinstance(tensor, torch.nn.Parameter)
         if is_plain and (index == sizes.AT_HAND or sizes.is_fixed or is_weight):

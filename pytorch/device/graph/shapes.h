@@ -8,7 +8,7 @@
 namespace weft::device {
 
 /// Thrown where PyTorch's Meta kernel, or the CPU's kernel on a small case, refuses the arguments. If the CPU's kernel
-/// raises an error on the actual arguments, that is the one to raise.
+/// raises an error on the actual arguments, that error should be raised instead.
 struct RefusedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

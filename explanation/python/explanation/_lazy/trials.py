@@ -161,7 +161,8 @@ def start(words: list[str], limit: float) -> str:
 
 
 def _rounds(found: dict[str, Any]) -> list[list[float]]:
-    """Rounds with a time for each variant: of steps in which nothing was new, if most turns have such."""
+    """Rounds with a time for each variant. The times are those of steps in which nothing was new, if most turns have
+    such steps."""
     settled, every = found.get("times", []), found.get("all", [])
     cells = [cell for times in settled for cell in times]
     chosen = settled if 2 * sum(map(bool, cells)) >= len(cells) else every

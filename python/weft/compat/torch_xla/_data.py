@@ -40,7 +40,8 @@ def with_tensors(data: Any, moves: Callable[[Tensor], bool], move: Callable[[Ten
 
 
 def with_others(data: Any, selects: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
-    """As `with_tensors`, of values of any kind: `change` of each that is selected, whose parts aren't looked at."""
+    """As `with_tensors`, for values of any kind: replaces each value that `selects` is true for by `change` of it.
+    Doesn't look at the parts of such a value."""
     return _Exchange(selects, change).of(data)
 
 
