@@ -71,7 +71,8 @@ def make_peers(options: argparse.Namespace) -> list[Any]:
 
 
 def reference(case: CellCase, cotangents: list[Any]) -> Result:
-    """The loop's result; of a case too long for it Weft's, after Weft's of a shorter one was held to the loop's."""
+    """The loop's result. For a case that is too long for the loop, Weft's result, after Weft's result of a shorter case
+    was compared with the loop's."""
 
     def of_loop(case: CellCase, cotangents: list[Any]) -> Result:
         return as_loop(torch_call(case, example_of(case), cotangents)).result()

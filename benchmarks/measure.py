@@ -59,8 +59,8 @@ def _status_bytes(field: str) -> int:
 
 
 def resident_bytes() -> int:
-    """Bytes this process occupies now, after free memory went back to the system: what Weft keeps for calls to come
-    too, or a case would be told to take less for what the cases before it took."""
+    """The bytes that this process occupies now. Free memory first goes back to the system, with the memory that Weft
+    keeps for later calls: otherwise a case would seem to take less because of the cases before it."""
     if "weft" in sys.modules:
         sys.modules["weft"]._C.trim_arena()
     ctypes.CDLL(None).malloc_trim(0)

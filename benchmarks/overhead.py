@@ -1,4 +1,4 @@
-"""What Weft costs where there is nothing to gain: its import, a call of one step, and weft.scan of few.
+"""What Weft costs where there is nothing to gain: its import, a call of one step, and weft.scan of a few steps.
 
 Usage: overhead.py     prints a table; nothing here is asserted, since the times are a few microseconds
 """

@@ -138,7 +138,7 @@ def peers_table(folder: Path, quick: bool) -> str:
 
 
 def weights_row(kind: type[nn.RNNBase], hidden: int, folder: Path, turns: int) -> str:
-    """Nanoseconds a step by type of weights, with how many times less than float32's."""
+    """Nanoseconds a step by type of weights, with how many times less time a step takes than with float32 weights."""
     torch.manual_seed(hidden)
     module, steps = kind(1, hidden).eval(), max(200, 20_000_000 // (hidden * hidden + 1000))
     x, models = torch.randn(steps, 1), {}

@@ -11,8 +11,8 @@ namespace weft {
 /// Whether, since 2.14, derivatives at ties are shared. x of a clamp at its bound gets zero if the bound is a number
 /// and half if it is a tensor; fmax and fmin of equal numbers give each half. Before, x got all of it.
 constexpr bool kSharesDerivativesOfEqual = WEFT_TORCH_AT_LEAST(14);
-/// Whether fmax and fmin of a NaN and a number have a derivative of one by both arguments. Otherwise only the number
-/// has it.
+/// Whether the derivative of fmax(NaN, number) is 1 by both arguments; otherwise it is 1 by the number alone. The same
+/// for fmin.
 constexpr bool kSharesDerivativesOfNan = WEFT_TORCH_AT_LEAST(14) && !WEFT_TORCH_AT_LEAST(15);
 
 }  // namespace weft

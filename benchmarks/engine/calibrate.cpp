@@ -130,8 +130,9 @@ int main(int argc, char** argv) {
   auto& team = weft::runtime::own_team(argc > 1 ? std::atoll(argv[1]) : 0);
   const int64_t l1 = first_level_bytes(), l2 = weft::runtime::private_cache_bytes();
   const int64_t l3 = weft::runtime::shared_cache_bytes();
-  // Each buffer is half as large as its cache level, so that other data fits beside it. L3 is shared, in a virtual
-  // machine even with strangers: a few megabytes more than L2 are what weights take.
+  // Each buffer is half as large as its cache level, so that other data fits beside it. L3 is shared with other
+  // processes, on a virtual machine even with those of other machines. So its buffer has at most a few megabytes, about
+  // the size of weights that L2 doesn't hold.
   int64_t third = std::max(2 * l2, std::min<int64_t>(l3 / (2 * team.size()), 6 << 20));
   fmt::print("{{\"threads\": {}, \"vector_bytes\": {},\n", team.size(), kVectorBytes);
   fmt::print(" \"fma_f32_flops\": {:.4g}, \"fma_f64_flops\": {:.4g},\n",

@@ -124,7 +124,7 @@ class SimpleRecurrentUnit(Cell):
 
 
 class ConvLstm(Cell):
-    """Over a row of 8 places with 4 channels."""
+    """An LSTM cell that convolves over a row of 8 places with 4 channels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class StackedModuleList(nn.Module):
 
 
 class LayersOutside(nn.Module):
-    """The loop over time within that over layers, with a residual."""
+    """The loop over time lies within the loop over layers; each layer has a residual."""
 
     def __init__(self) -> None:
         super().__init__()

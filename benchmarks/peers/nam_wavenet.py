@@ -96,7 +96,8 @@ int main(int, char** arguments) {
 
 
 class Layer(nn.Module):
-    """A dilated convolution with the input beside it, and a line back to the layer's own input."""
+    """A dilated convolution, to which the model's input is added, with a residual connection from the layer's own
+    input."""
 
     def __init__(self, channels: int, dilation: int) -> None:
         super().__init__()

@@ -47,7 +47,7 @@ def numbers(value: Tensor) -> np.ndarray:
 
 
 def forward_call(case: Case, data: Data, module: Callable[..., Any]) -> Prepared:
-    """Calls the module as one does to serve: no graph is recorded. Streaming, a call a step."""
+    """Calls the module as in inference, without recording a graph. A streaming case has one call a step."""
     states = states_of(case, data.states)
     parts = data.x.split(1) if case.streaming else (data.x,)
 
@@ -101,8 +101,8 @@ def without_weft() -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def unrolling() -> Iterator[None]:
-    """Plain PyTorch, with Dynamo tracing recurrent modules. `disabled` takes that setting back, so it has to be made
-    within."""
+    """Plain PyTorch, with Dynamo tracing recurrent modules. `weft.disabled()` resets this setting of Dynamo's, so it
+    has to be made within."""
     with without_weft(), torch._dynamo.config.patch(allow_rnn=True):
         yield
 

@@ -19,7 +19,7 @@ TITLES = {
 
 
 def best_peer(case: dict[str, Any]) -> float | None:
-    """The least time of any but Weft."""
+    """The least time of all peers but Weft."""
     known = [median(case, peer) for peer in TITLES if peer != "weft"]
     return min((time for time in known if time is not None), default=None)
 

@@ -31,7 +31,7 @@ def median(case: dict[str, Any], peer: str) -> float | None:
 
 
 def fastest_peer(case: dict[str, Any]) -> tuple[float, str] | None:
-    """The least time of any but Weft whose result is right, and whose it is."""
+    """The least time of a peer other than Weft whose result is right, and this peer's name."""
     found = [(median(case, peer), peer) for peer in case["peers"] if peer != "weft"]
     return min(((time, peer) for time, peer in found if time is not None), default=None)
 

@@ -39,7 +39,7 @@ Times = tuple[float, float, float]  #: median, low, high
 
 
 def seconds_of_a_step(program: Path, words: list[str]) -> float:
-    """In a process of its own."""
+    """The seconds of a step, which the program prints. Runs the program in a process of its own."""
     done = subprocess.run(
         [sys.executable, program, *words],
         stdout=subprocess.DEVNULL,

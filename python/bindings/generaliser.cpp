@@ -77,8 +77,8 @@ void generalise(const std::vector<Leaf>& leaves, bool has_more_dims, bool has_ru
   if (!programs::generalise(at_hand, rerun)) throw programs::Mismatch();
 }
 
-/// The template of runs that must do the same: one, two, or these two and one at the sizes at hand. `has_run`: a call
-/// has made a run of its own, whose numbers are asked for again.
+/// The template of runs that must do the same: of one run, of two, or of two and a third one at the sizes at hand.
+/// `has_run`: a call has made a run of its own, whose numbers are asked for again.
 std::shared_ptr<Template> template_of(const std::vector<const Recording*>& runs, SizeFit& sizes,
                                       const std::vector<size_t>& free, bool has_run) try {
   const Recording &first = *runs.at(0), &second = *runs[std::min<size_t>(1, runs.size() - 1)];

@@ -299,8 +299,8 @@ py::object scan_again(const py::object& what, const py::object& step, const py::
                         unflatten(run->ys.structure, results.data() + call.carry.leaves.size()));
 }
 
-/// Makes what scan_again() finds for steps that have the code of `step` and do what the program was captured of. `ys`:
-/// a y or a tree of ys. None if its structure is of an unusual kind.
+/// Makes the scan that scan_again() finds for later steps with the code of `step`, if these do the same as the step
+/// that the program was captured from. `ys`: a y or a tree of ys. None if the structure of `ys` is of an unusual kind.
 std::shared_ptr<KnownScan> known_scan(const py::object& step, const Program& program, std::vector<at::Tensor> constants,
                                       const py::object& ys) {
   TensorTree tree;

@@ -22,10 +22,11 @@ namespace py = pybind11;
 namespace weft::bindings {
 namespace {
 
-/// Bytes of weights, times rows, that a step reads before other threads of Python are let in: some microseconds, of
-/// which letting them in is a small part.
+/// How many bytes of weights, times rows, a step must read for other threads of Python to be let in. Such a step takes
+/// some microseconds, of which letting them in is a small part.
 constexpr int64_t kLongBytes = 1 << 18;
-/// Steps of a call in which inputs without time are repeated: several times as many as a package computes at once.
+/// For how many steps inputs without time are repeated in memory: several times as many steps as a package computes at
+/// once.
 constexpr int64_t kRepeated = 64;
 
 interpreter::Array array_of(const at::Tensor& tensor, DType dtype) {
@@ -109,7 +110,7 @@ StreamCode::StreamCode(const Program& step, const std::vector<at::Tensor>& state
   engine::count({nullptr, this->step->is_from_cache(), 0}, start);
 }
 
-/// A thread's turn in a stream. Other threads of Python run meanwhile if `long`.
+/// A thread's turn in a stream. Other threads of Python run meanwhile if `is_long`.
 class MachineStream::Turn {
  public:
   Turn(std::atomic<bool>& is_busy, bool is_long) : is_busy_(is_busy) {
@@ -164,7 +165,8 @@ std::vector<at::Tensor> MachineStream::get() const {
   return copies;
 }
 
-/// Raises the engine's error of the chunk that has failed, of a number of chunks at `inputs`.
+/// Runs a chunk that has failed on the engine, which raises the error. `inputs`: of all chunks; `chunk`: the index of
+/// the failed chunk.
 void MachineStream::explain(const Inputs& inputs, int64_t chunk) const {
   const py::gil_scoped_acquire acquired;
   std::vector<at::Tensor> given = get();
@@ -180,7 +182,7 @@ void MachineStream::explain(const Inputs& inputs, int64_t chunk) const {
   user_error("weft.stream: an index is outside its table, or an integer is divided by 0");
 }
 
-/// Chunks whose inputs without time are one tensor each. Returns how many were done before one failed.
+/// Runs chunks that share one tensor for each input without time. Returns how many chunks were done before one failed.
 int64_t MachineStream::advance_with_settings(const Inputs& inputs, const Outputs& outputs, int64_t chunks) {
   const resident::Model& model = code_->step->model();
   const int64_t most = std::min(chunks, kRepeated);
@@ -225,7 +227,7 @@ const at::Tensor* plain_tensor(PyObject* argument, const ChunkPort& port) {
   return is_plain(tensor) && tensor.scalar_type() == port.dtype ? &tensor : nullptr;
 }
 
-/// How many chunks a tensor has; 0 where it isn't any number of chunks.
+/// How many chunks a tensor holds; 0 if its sizes fit no number of chunks.
 int64_t chunks_in(const at::Tensor& tensor, const ChunkPort& port) {
   const at::IntArrayRef sizes = tensor.sizes();
   if (sizes.size() != port.chunk.size()) return 0;
@@ -238,7 +240,7 @@ int64_t chunks_in(const at::Tensor& tensor, const ChunkPort& port) {
   return chunks;
 }
 
-/// [.., steps, ..] as [chunks, .., steps of one, ..], dense.
+/// [.., steps, ..] as [chunks, .., steps of one chunk, ..], dense.
 at::Tensor stacked(const at::Tensor& tensor, const ChunkPort& port, int64_t chunks) {
   if (port.in_rows || chunks == 1) return tensor;
   return tensor.unflatten(*port.time, {chunks, -1}).movedim(*port.time, 0).contiguous();
@@ -251,7 +253,7 @@ at::Tensor stack_for(const ChunkPort& port, int64_t chunks) {
   return torch_operator::empty_output(sizes, port.dtype);
 }
 
-/// The result that a stack holds.
+/// The result of a stack of all chunks: joined along time or, without time, the last chunk's.
 at::Tensor result_of(at::Tensor stack, const ChunkPort& port) {
   if (port.in_rows) return stack;
   if (!port.time) return stack.select(0, -1).clone();

@@ -30,8 +30,8 @@ struct ChunkPort {
 
 /// The step of a stream as a package's machine code, which copies of the stream share.
 struct StreamCode {
-  /// `step`: (states..., inputs..., constants...) -> (next states..., outputs...). Times are those of inputs and
-  /// outputs. User's error where packages have no form of the step.
+  /// `step`: (states..., inputs..., constants...) -> (next states..., outputs...). `input_times`, `output_times`: the
+  /// dim of time of each input and output that has one. User's error where packages have no form of the step.
   StreamCode(const Program& step, const std::vector<at::Tensor>& states, std::vector<at::Tensor> constants,
              const std::vector<std::optional<int64_t>>& input_times,
              const std::vector<std::optional<int64_t>>& output_times);
@@ -48,7 +48,7 @@ struct StreamCode {
 /// in a step.
 class MachineStream {
  public:
-  /// Before the first step. `results`: tensors in the structure of the model's results, such as (y, (h, c)).
+  /// A stream before its first step. `results`: tensors in the structure of the model's results, such as (y, (h, c)).
   MachineStream(std::shared_ptr<const StreamCode> code, const pybind11::object& results);
 
   /// Replaces the states by others of the same types.
@@ -56,7 +56,8 @@ class MachineStream {
   /// Copies of the states, in order.
   std::vector<at::Tensor> get() const;
 
-  /// Whether results come in their structure, and not as a list: not if there are others than tensors among them.
+  /// Whether results are returned in the structure that the model gives them. They are a list instead if not all of the
+  /// model's results are tensors.
   bool is_structured() const { return !structure_.empty(); }
 
   /// One chunk of dense tensors on the CPU, with the dim of time or without. None for other arguments, which Python has

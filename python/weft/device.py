@@ -28,11 +28,11 @@ _NAME = "weft"
 
 
 def register() -> None:
-    """Makes `torch.device("weft")` known to PyTorch, which importing weft has done unless PyTorch has an accelerator,
-    and makes it the machine's accelerator (`torch.accelerator`), which it else becomes with the first tensor there.
+    """Makes `torch.device("weft")` known to PyTorch; importing weft has done so unless PyTorch has an accelerator. Also
+    makes it the machine's accelerator (`torch.accelerator`), which it otherwise becomes with the first tensor there.
 
     Raises:
-        RuntimeError: another package has taken PyTorch's place for a device of somebody else's.
+        RuntimeError: another package has taken PyTorch's place for a device from outside.
     """
     _register()
     torch.empty(0, device=_NAME)
@@ -113,11 +113,12 @@ def stats() -> dict[str, Any]:
 
 def set_autocast_list(name: str) -> None:
     """Has `torch.autocast("weft")` follow another of PyTorch's lists, in all threads: "cuda", the default; "cpu"; or
-    "xla", PyTorch/XLA's. docs/autocast.md has what differs. To be called before the program's first step.
+    "xla", the list of PyTorch/XLA. docs/autocast.md says how the lists differ. Must be called before the program's
+    first step.
 
     Raises:
         ValueError: `name` is something else.
-        RuntimeError: another package has taken PyTorch's place for a device of somebody else's.
+        RuntimeError: another package has taken PyTorch's place for a device from outside.
     """
     _register()
     _C.device_set_autocast_list(name)

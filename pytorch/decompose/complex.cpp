@@ -1,4 +1,4 @@
-// Decompositions that hold for complex numbers only, or for them in another form.
+// Decompositions for complex numbers, of operations that have no decomposition or another one for real numbers.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/dot.h>

@@ -20,7 +20,8 @@ namespace weft::decompose {
 /// The decomposition of an operation, a kernel of its schema; nullptr if there is none here.
 const c10::KernelFunction* find(const c10::OperatorName& name);
 
-/// The same for complex numbers, for which neither those decompositions hold nor PyTorch's unless they are known to.
+/// The same for complex numbers. The decompositions of find() don't hold for these, and PyTorch's own are used only if
+/// they are known to hold.
 const c10::KernelFunction* find_complex(const c10::OperatorName& name);
 
 using Table = record::KernelTable;

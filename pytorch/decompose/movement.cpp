@@ -87,7 +87,8 @@ Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
   return at::stack(windows, dim).movedim(dim + 1, -1);
 }
 
-// A program's tensors stand for tensors of any strides and offsets, so that none of the next can be an index.
+// A program's tensors stand for tensors of any strides and offsets, so the functions below can't be expressed by
+// indexing.
 Tensor as_strided(const Tensor&, at::IntArrayRef, at::IntArrayRef, std::optional<int64_t>) {
   refuse(
       "as_strided: a program's tensors have no place in memory that it could refer to; x.unfold(dim, size, step) gives "

@@ -94,7 +94,7 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Ten
   return {is_heads_last ? with_heads_last(out) : out, at::logsumexp(scores, -1)};
 }
 
-/// Where the forward is in the same program, scores and their softmax are the forward's.
+/// Computes the scores and their softmax again. If the forward is in the same program, its scores and softmax serve.
 std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                       const Tensor& v, const Tensor& out, const Tensor& /*logsumexp*/,
                                                       double /*dropout_p*/, bool is_causal,

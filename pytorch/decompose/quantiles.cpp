@@ -1,4 +1,4 @@
-// Quantiles. PyTorch's own way to them changes tensors in place and looks at the values of q, which here must be a
+// Quantiles. PyTorch's own implementation changes tensors in place and looks at the values of q. Here q must be a
 // number or come from outside.
 
 #include <ATen/TensorOperators.h>

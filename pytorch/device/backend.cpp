@@ -94,7 +94,7 @@ bool is_differentiated(const at::Tensor& tensor) {
   return (at::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(0).defined();
 }
 
-/// Whether the call draws random numbers, which happens when the operation is called.
+/// Whether the call draws random numbers. Numbers are drawn when the operation is called, not when its batch runs.
 bool draws(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   if (!op.hasTag(at::Tag::nondeterministic_seeded)) return false;
   const auto probability = op.schema().argumentIndexWithName("dropout_p");

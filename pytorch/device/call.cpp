@@ -397,7 +397,8 @@ void call_not_dense(const c10::OperatorHandle& handle, Stack& stack) {
   if (op.arguments() == 1)
     if (at::Tensor part = part_of_sparse(op.schema().name(), torch::jit::last(stack, 1)[0].toTensor()); part.defined())
       return put(stack, 1, {std::move(part)});
-  // The CPU's kernel reads places that its forward kernel, below autograd here, has not written.
+  // The CPU's kernel reads memory that the forward kernel leaves unwritten if it is called below autograd, as it is
+  // here.
   TORCH_CHECK_NOT_IMPLEMENTED(op.schema().name() != "aten::_sparse_mm_reduce_impl_backward",
                               "weft: torch.sparse.mm with a reduction has no gradient on device weft");
   override_kernels::report_fallback("device weft", op.schema().name() + ": a tensor that is not dense");

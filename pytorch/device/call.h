@@ -16,10 +16,10 @@ void run_now(const Operator& op, torch::jit::Stack& stack);
 /// Records the operation, whose results are new tensors.
 void record_new(const Operator& op, torch::jit::Stack& stack);
 
-/// Records the operation. If it can't be recorded, runs it at once, which is counted.
+/// Records the operation. If it can't be recorded, runs it at once, and counts the run.
 void record_or_run_new(const Operator& op, torch::jit::Stack& stack);
 
-/// Replaces the arguments on the stack by results, or by one.
+/// put_one() replaces the arguments on the stack by one result, put() by several.
 void put_one(torch::jit::Stack& stack, size_t arguments, c10::IValue result);
 void put(torch::jit::Stack& stack, size_t arguments, torch::jit::Stack results);
 

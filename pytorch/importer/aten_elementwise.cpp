@@ -28,8 +28,9 @@ DType promote(DType a, DType b) {
   return size_of(a) > size_of(b) ? a : b;
 }
 
-/// Type promotion as in at::native::combine_categories. Tensors with dims take precedence over tensors without, and
-/// these over numbers, unless the lower of two is of a higher kind (floating over integer over bool).
+/// Type promotion as in at::native::combine_categories. Tensors with dims take precedence over tensors without dims,
+/// and tensors over numbers. But an argument of lower precedence decides if its dtype is of a higher kind (floating
+/// over integer over bool).
 MaybeDType combine(MaybeDType higher, MaybeDType lower) {
   if (!higher || !lower) return higher ? higher : lower;
   if (is_floating(*higher)) return higher;
@@ -136,8 +137,8 @@ struct ClampMasks {
   }
 };
 
-/// The cotangents of clamp, as in PyTorch's clamp_backward and clamp_backward_min_max: for all bounds up to 2.13, since
-/// then for bounds that are numbers. x gets the cotangent within the bounds (since 2.14: strictly within), and a bound
+/// The cotangents of clamp, as in PyTorch's clamp_backward and clamp_backward_min_max: in 2.13 for all bounds, since
+/// 2.14 for bounds that are numbers. x gets the cotangent within the bounds (since 2.14: strictly within), and a bound
 /// gets it where x is beyond the bound. A comparison with NaN is false. A lower bound that isn't below the upper bound
 /// gets no cotangent.
 std::vector<ValueId> clamp_cotangents(const ClampMasks& m) {
@@ -202,8 +203,9 @@ ValueId with_clamp_derivative(const AtenCall& call, ValueId value, std::optional
   });
 }
 
-/// The larger (`beyond`: kLt) or smaller (kGt) argument, or the one that isn't NaN. Of equal numbers x gets all of the
-/// cotangent up to 2.13, and each gets half since. Where one is NaN, both get all of it in 2.14.
+/// The larger (`beyond`: kLt) or smaller (kGt) argument, or the one that isn't NaN. If both are equal, x gets the whole
+/// cotangent in PyTorch 2.13, and each argument gets half of it since 2.14. If one is NaN, each argument gets the whole
+/// cotangent in 2.14.
 ValueId extreme(const AtenCall& call, OpCode beyond) {
   const ValueId x = call.operand(0), y = call.operand(1);
   const auto is_first = [&](Builder& b, ValueId x, ValueId y) {

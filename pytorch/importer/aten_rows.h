@@ -13,7 +13,7 @@ std::optional<ir::ValueId> range_start(const AtenCall& call, ir::ValueId index);
 /// `count` rows of x along a dim, from a start on.
 ir::ValueId rows_at(const AtenCall& call, ir::ValueId x, int64_t dim, ir::ValueId start, const ir::Dim& count);
 
-/// x with rows along a dim replaced by those of an update, from a start on.
+/// x with its rows along a dim, from a start on, replaced by the rows of an update.
 ir::ValueId with_rows_at(const AtenCall& call, ir::ValueId x, int64_t dim, ir::ValueId start, ir::ValueId update);
 
 }  // namespace weft::importer

@@ -45,8 +45,8 @@ ValueId sinc(const AtenCall& call) {
 
 namespace {
 
-/// x log(y), or x log1p(y), whose logarithm ends at y = -1. It is 0 where x is 0, unless y is NaN. The derivative by x
-/// is 0 where x is 0 and y has no logarithm.
+/// x log(y), or x log1p(y). `end`: the y at which the logarithm is infinite, 0 or -1. The result is 0 where x is 0,
+/// unless y is NaN. The derivative by x is 0 where x is 0 and y is at most `end`.
 ValueId times_log(const AtenCall& call, OpCode log, double end) {
   Builder& b = call.builder;
   const ValueId x = wide_operand(call, 0), y = wide_operand(call, 1), zero = like(b, 0, x);
@@ -79,8 +79,8 @@ ValueId entropy(const AtenCall& call) {
   return call.cast(with_slope(call, x, value, slope), call.result.dtype);
 }
 
-/// log(x / (1 - x)) of x, clamped to eps and 1 - eps where there is an eps. Outside of these the derivative is 0, and
-/// without eps it is NaN outside of 0 and 1.
+/// log(x / (1 - x)). With eps, x is first clamped to eps..1 - eps, and the derivative is 0 outside of this range.
+/// Without eps the derivative is NaN outside of 0..1.
 ValueId logit(const AtenCall& call) {
   Builder& b = call.builder;
   const ValueId x = wide_operand(call, 0);

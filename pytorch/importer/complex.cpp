@@ -92,8 +92,8 @@ ValueId Call::imaginary(const Parts& x) const { return x.im ? *x.im : builder.co
 
 // ---- arithmetic on parts of one type
 
-// Elementwise, a part that is 0 counts as PyTorch counts it: its sign decides on which side of a branch cut a value
-// lies (angle, log), and times infinity it is NaN.
+// Elementwise operations compute with a part that is 0, as PyTorch does: the zero's sign decides on which side of a
+// branch cut a value lies (angle, log), and zero times infinity is NaN.
 
 Parts sum(const Call& call, const Parts& a, const Parts& b) {
   return {call.add(a.re, b.re), call.add(call.imaginary(a), call.imaginary(b))};
@@ -126,8 +126,8 @@ Parts quotient_by_real(const Call& call, const Parts& a, ValueId c) {
   return {call.add(call.div(a.re, c), call.mul(im, zero)), call.sub(call.div(im, c), call.mul(a.re, zero))};
 }
 
-/// The quotient. The divisor is divided by the larger of its parts first, which keeps squares from overflowing. That
-/// factor cancels, so it counts as a constant in the derivative.
+/// The quotient. The divisor is first divided by the larger of its parts, so that no square overflows. This factor
+/// cancels out, so it counts as a constant in the derivative.
 Parts quotient(const Call& call, const Parts& a, const Parts& b) {
   if (!b.im) return quotient_by_real(call, a, b.re);
   const ValueId larger =
@@ -181,7 +181,7 @@ ComplexResult result_of(const Parts& parts) {
   return Complex{{parts.re}, parts.im ? std::optional(Value{*parts.im}) : std::nullopt};
 }
 
-/// The list's values, all with imaginary parts or none.
+/// The same values. If some of them have imaginary parts, the others get imaginary parts of zeros.
 std::vector<Complex> even(const Call& call, std::vector<Complex> values) {
   const auto has_im = [](const Complex& value) { return value.im.has_value(); };
   if (std::ranges::none_of(values, has_im)) return values;
@@ -225,7 +225,7 @@ ComplexResult part_by_part(const Call& call) {
   return result_of({part(false), all[0].im ? std::optional(part(true)) : std::nullopt});
 }
 
-/// The value itself, in another dtype. A complex one becomes a number by its real part.
+/// The value in the result's dtype. If the result is real, a complex value gives its real part.
 ComplexResult same(const Call& call) {
   if (call.result.dtype == DType::kBool) call.refuse("a cast to bool");
   const Parts x = call.operand(0);
@@ -402,7 +402,8 @@ ComplexResult angle(const Call& call) {
   return Value{call.builder.select(zero, at_zero, of(without_zero(call, x, zero)))};
 }
 
-/// Whether argument 0 is or isn't argument 1. Both are compared in the widest dtype of a part.
+/// Whether argument 0 equals argument 1 or, without `Equal`, differs from it. The parts are compared in the widest
+/// dtype that a part has.
 template <bool Equal>
 ComplexResult compare(const Call& call) {
   DType dtype = DType::kF32;
@@ -439,7 +440,7 @@ ComplexResult as_complex(const Call& call) {
   return from_pairs(call.builder, *pairs);
 }
 
-/// Ops that do to both parts what they do to a real value.
+/// Ops that treat each part of a complex value as they treat a real value.
 constexpr std::string_view kPartByPart[] = {
     "aten.view.default",
     "aten._unsafe_view.default",
@@ -567,7 +568,7 @@ std::map<std::string_view, Handler> make_handlers() {
 /// Made at load (base/fork.h), never destroyed.
 const std::map<std::string_view, Handler>& handlers = *new std::map<std::string_view, Handler>(make_handlers());
 
-/// The two values along the last dim.
+/// The elements at `place`, 0 or 1, of all pairs along the last dim.
 Value of_pairs(ir::Builder& builder, Value pairs, int64_t place) {
   ir::Shape shape = builder.type(pairs.id).shape;
   const auto last = static_cast<int64_t>(shape.size()) - 1;

@@ -11,7 +11,7 @@
 namespace weft::importer {
 
 /// A complex value as its real and its imaginary part, which have the same type. A value without an imaginary part is
-/// real; products of matrices with that zero are left out.
+/// real: matrix products by an imaginary part of zeros are then left out.
 ///
 /// PyTorch's derivative of a real loss L by a complex value is dL/dre + i dL/dim: the derivatives by the two parts.
 struct Complex {

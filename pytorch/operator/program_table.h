@@ -80,9 +80,9 @@ class CallProgram {
   mutable Derived of_primals_, of_tangents_, without_cotangents_;
 };
 
-/// The program of a text. It is found by the address if that is the address of a program's text, else by the text's
-/// contents; else the text is parsed. User's error if it doesn't parse. Programs that nobody else keeps are freed when
-/// there are many, the least recently used first.
+/// The program of a text. Looks for a program whose text is at this very address, then for one with an equal text; if
+/// there is neither, parses the text. User's error if the text doesn't parse. Programs that nobody else keeps are freed
+/// when there are many, the least recently used first.
 ProgramRef find_program(std::string_view text);
 
 /// While an object lives, this thread's look-ups by text first compare the text's address with the program's.

@@ -127,9 +127,9 @@ void register_packed(torch::Library& m) {
   m.impl("rnn_relu.data", TORCH_FN((one_state_packed<Cell::kRnnRelu, kRnnReluPacked>)));
 }
 
-/// For the keys of Weft's device, which tensors of a recording have too. While the key is on for a recording, it is on
-/// for other tensors as well; for these the composite is decomposed. It is also decomposed for recorded packed rows,
-/// whose numbers of rows are only symbols in a program.
+/// A kernel for the keys of Weft's device, which tensors of a recording have too. While a recording has switched such a
+/// key on, calls with other tensors come here as well, and the composite is decomposed for these. It is also decomposed
+/// for packed rows of a recording: in a program their numbers of rows are only symbols.
 template <auto kernel, auto composite_kernel, typename Function = decltype(composite_kernel)>
 struct OnDevice;
 template <auto kernel, auto composite_kernel, typename Result, typename... Arguments>

@@ -119,7 +119,7 @@ class Speller {
     return known.empty() ? fmt::format("size({}, 0)", carrier_(found)) : known;
   }
 
-  /// The text for an operand's size that equals this one; empty if there is none.
+  /// The text for an operand's size that equals `wanted`; empty if no operand has such a size.
   std::string place(const ir::Dim& wanted) {
     for (size_t i = 0; i < operand_sizes_.size(); ++i) {
       for (size_t dim = 0; dim < operand_sizes_[i].size(); ++dim) {

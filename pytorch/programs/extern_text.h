@@ -11,7 +11,7 @@ namespace weft::programs {
 
 /// An operation and its arguments as the attribute `call` of an `extern` op (docs/ir.md). `others` are the arguments in
 /// a second run, with other sizes. A symbolic size is written as `size(i, d)`, where operand i has this size as its dim
-/// d. If no operand has, `carrier` adds one for this purpose, and returns its number.
+/// d. If no operand has this size, `carrier` adds an operand that has it, and returns the operand's number.
 ///
 /// Throws record::UnsupportedError for an argument that can't be written down, Mismatch if the runs differ.
 std::string extern_text(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments,

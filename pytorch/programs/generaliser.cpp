@@ -160,7 +160,8 @@ class Generaliser {
   bool is_by_size_ = false;
 };
 
-/// Symbols for the first leaves' sizes, and for sizes of the last leaves that don't follow from them.
+/// Tries symbols for the sizes of the first leaves, and for those sizes of the last leaves that can't be computed from
+/// the first leaves' sizes.
 bool Generaliser::followed() {
   SizesAtHand first = narrow_;
   first.leaves.resize(first.leaves.size() - given_.follow(shapes_of(first.leaves)).size());
@@ -169,7 +170,7 @@ bool Generaliser::followed() {
   return rerun_.attempt(sizes, /*is_beyond=*/false) == Outcome::kMade;
 }
 
-/// Symbols also for the sizes in which calls before differed.
+/// Tries symbols also for the sizes in which earlier calls differed from this one.
 bool Generaliser::wider() {
   if (given_.differing.empty()) return false;
   SizesAtHand more = given_;
@@ -189,8 +190,8 @@ bool Generaliser::wider() {
                [&](Symbols symbols) { return attempt_beyond(more, std::move(symbols)); }) == Outcome::kMade;
 }
 
-/// Tries symbols for all dims that are better symbols than numbers; if that fails, for those of them that can be
-/// symbols.
+/// Tries symbols for all dims for which a symbol is better than a number. If that fails, tries symbols for as many of
+/// these dims as can be symbols.
 bool Generaliser::widest() {
   if (!given_.has_more_dims || !given_.has_run) return false;
   SizesAtHand more = narrow_;

@@ -16,7 +16,7 @@ namespace weft::programs {
 
 /// Sizes of a call, some of which may be symbols in its program.
 struct SizesAtHand {
-  /// A size that an outer trace computes from its symbols: their keys.
+  /// The keys of the symbols from which an outer trace computes a size.
   using Outer = std::vector<SizeKey>;
   using Size = std::variant<int64_t, Outer>;
   struct Leaf {

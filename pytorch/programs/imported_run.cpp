@@ -38,7 +38,8 @@ std::string printed_name(const c10::OperatorName& name) {
 
 namespace {
 
-/// Finds which of the free numbers an operation's arguments are. Arguments are asked about in order.
+/// Finds for each argument of an operation the index of the free number that the argument is. Must be called for the
+/// arguments in order.
 class FreeNumbers {
  public:
   FreeNumbers(const Record& record, const Operation& operation, const std::vector<size_t>& free)

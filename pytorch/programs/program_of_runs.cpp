@@ -26,7 +26,8 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
   while (true) {
     const std::vector<std::unique_ptr<ImportedRun>> all = imported(runs, way);
     record::SizeFit fit = sizes;
-    // Records don't contain the sizes within decompositions, so no call would check a guess.
+    // A call checks guesses by the sizes in its record. The sizes within decompositions aren't there, so nothing would
+    // check a guess about them.
     fit.stop_guessing();
     MatchedRuns matched(all, fit);
     auto stays_whole = [&] {

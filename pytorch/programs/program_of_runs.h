@@ -16,7 +16,8 @@ namespace weft::programs {
 struct Noise {
   Draw draw;
   at::ScalarType dtype;
-  /// By dim: a factor, and the (input, dim) pairs of the program whose sizes it is multiplied by.
+  /// For each dim of the random numbers the factors of its size: a number, and the sizes of some dims of the program's
+  /// inputs, by pairs (input, dim).
   std::vector<std::pair<int64_t, std::vector<std::pair<size_t, size_t>>>> sizes;
 };
 
@@ -50,8 +51,7 @@ struct ExternOperation {
 /// record::UnsupportedError instead.
 using ExternDerivative = std::function<torch_operator::ProgramRef(const ExternOperation&)>;
 
-/// What a program does with inputs and outputs that are complex: it has none, or it has them as pairs [..., 2], the
-/// layout of torch.view_as_real.
+/// How a program takes and returns complex tensors: not at all, or as pairs [..., 2], the layout of torch.view_as_real.
 enum class ComplexEnds { kRefused, kPairs };
 
 /// A recorded run of a function.

@@ -44,8 +44,8 @@ class Symbols {
   /// The symbol's value in a run; none where only the run time knows it.
   std::optional<int64_t> value(size_t symbol, size_t run) const;
 
-  /// Two runs at other sizes, which suggest expressions, and kAtHand where its sizes are known, which must confirm
-  /// them. Without symbols, one run.
+  /// The runs to make: two at other sizes, which suggest expressions, and kAtHand if the sizes at hand are known, which
+  /// must confirm the expressions. Without symbols, one run.
   std::vector<size_t> runs() const;
   record::SizeFit fit() const;
 

@@ -132,7 +132,7 @@ void Writer::add_input(int64_t id) {
   parts_[id] = region_.build([&](ir::Builder& builder) { return importer::from_pairs(builder, values_[id]); });
 }
 
-/// A real value.
+/// The value with this id, which must be real.
 Value Writer::value(int64_t id) const {
   if (parts_.contains(id)) throw record::UnsupportedError("an operation of complex numbers that programs lack");
   return values_.at(id);
@@ -154,7 +154,7 @@ void Writer::add_noise(const Operation& a, const Operation& b) {
   if (is_complex(id)) throw record::UnsupportedError("random complex numbers");
   Noise noise{std::move(draw), one().metas().at(static_cast<size_t>(id)).dtype, {}};
   for (const ir::Dim& size : runs_.sizes(id)) {
-    // A product of inputs' sizes.
+    // The size must be a product of inputs' sizes.
     if (size.terms().size() + (size.number() != 0 ? 1 : 0) > 1) throw Mismatch();
     auto& [factor, dims] = noise.sizes.emplace_back(size.number(), std::vector<std::pair<size_t, size_t>>());
     for (const ir::Dim::Term& term : size.terms()) {

@@ -68,7 +68,7 @@ Tensor one_hot(const Tensor& x, int64_t classes) {
   return x.unsqueeze(-1).eq(at::arange(classes)).to(at::kLong);
 }
 
-/// PyTorch's own clamps the norms in place, hidden from autograd.
+/// PyTorch's implementation clamps the norms in place, hidden from autograd.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
   auto shown = at::broadcast_tensors({a, b});
   auto scaled = [&](const Tensor& x) { return x / at::linalg_vector_norm(x, 2, dim, true).clamp_min(eps); };

@@ -185,8 +185,8 @@ size_t GradientGraph::readers(const Edge& edge) const {
 }
 
 void GradientGraph::clear() {
-  // A node may save a view of a base to which it leads itself (`t = v[0]; t.mul_(2); v[1] = t * x`): a circle that
-  // frees nothing by itself, neither here nor in PyTorch.
+  // A node may save a view whose base leads back to the node (`t = v[0]; t.mul_(2); v[1] = t * x`). Such a cycle of
+  // references is never freed by itself, neither here nor in PyTorch.
   for (const auto& node : nodes_)
     if (!is_source(node.get()) && !is_outside(node.get())) node->release_variables();
   source_.reset();

@@ -101,7 +101,8 @@ class GradientGraph {
   /// function.
   std::vector<size_t> outside_of(const Edge& edge) const;
   bool is_outside(const Node* node) const { return outside_nodes_.contains(node); }
-  /// What a gradient of the outputs gets to: inputs by their numbers as values, tensors from outside as -1 - index.
+  /// The ends that a gradient of the outputs reaches: inputs by their numbers as values, tensors from outside as -1 -
+  /// index.
   std::vector<int64_t> reached_ends(std::span<const GradientUse> outputs) const;
   /// Whether the node is a leaf that the function made itself. Gradients end there.
   bool is_own_leaf(const Node* node) const;

@@ -4,8 +4,8 @@
 
 namespace weft::record {
 
-/// Runs an operation that reads values. It gets the values of tensors from outside, since these are read again at every
-/// call.
+/// Runs an operation that reads values. The operation may read the values of tensors from outside, since these are read
+/// again at every call.
 void Recording::run_now(const c10::OperatorHandle& op, torch::jit::Stack& stack) try {
   const size_t count = op.schema().arguments().size();
   torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());

@@ -195,7 +195,7 @@ void Recording::refuse_stale(const RecordingTensor& value) const {
     throw UnsupportedError("a view whose place depends on values, read after a change of what it shows");
 }
 
-/// Writes where the gradient of a tensor goes that an operation reads. A tensor from outside is known by its index.
+/// Writes, for a tensor that an operation reads, where its gradient goes. A tensor from outside is known by its index.
 void Recording::write_use(const at::Tensor& tensor, RecordingTensor* value) {
   if (value != nullptr)
     uses_.push_back(graph_.use(tensor, *value));

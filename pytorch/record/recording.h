@@ -125,7 +125,7 @@ class Recording {
                           DerivedNode::Backward backward);
 
   void set_interceptor(Interceptor* interceptor) { interceptor_ = interceptor; }
-  /// Whether it is of a replay, whose operations are decomposed.
+  /// Whether the recording is of a replay, whose operations are decomposed.
   bool is_import() const { return interceptor_ != nullptr; }
   /// A value's dtype and sizes when it was made; only with an interceptor.
   struct Meta {

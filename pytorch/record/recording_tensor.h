@@ -12,7 +12,8 @@ namespace weft::record {
 /// that Python code and PyTorch's composite operations treat it as one. Its dispatch key brings every operation on it
 /// to the recorder.
 struct RecordingTensor : c10::TensorImpl {
-  /// `storage`: equal for views of each other; negative for a view of the tensor from outside -1 - storage.
+  /// `storage`: a number that is equal for views of each other. A view of a tensor from outside has a negative number:
+  /// -1 - storage is the index of that tensor.
   RecordingTensor(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides, uint64_t recording, int64_t id,
                   int64_t storage);
 
@@ -24,7 +25,7 @@ struct RecordingTensor : c10::TensorImpl {
 
   void resize(at::IntArrayRef sizes, at::IntArrayRef strides) { set_sizes_and_strides(sizes, strides); }
 
-  /// The tensor from outside that this tensor stands for; its sizes may be others.
+  /// The tensor from outside that this tensor stands for, perhaps with other sizes.
   at::Tensor stands_for;
   uint64_t recording;  ///< the serial number of its recording
   int64_t id, storage;

@@ -23,8 +23,8 @@ namespace {
 using c10::DispatchKey;
 using c10::OperatorHandle;
 
-/// The key that takes factories to the recorder, since no recorded tensor among their arguments does. It stands above
-/// autograd and above BackendSelect, which would send a factory straight to the CPU's kernels.
+/// The key by which factories reach the recorder: they have no recorded tensor among their arguments. The key stands
+/// above autograd, and above BackendSelect, which would send a factory straight to the CPU's kernels.
 constexpr DispatchKey kAboveAll = DispatchKey::TESTING_ONLY_GenericMode;
 
 struct Shared {
@@ -149,9 +149,9 @@ void boxed_above_all(const OperatorHandle& op, c10::DispatchKeySet keys, torch::
   op.callBoxed(stack);
 }
 
-/// For an operation in place. Functionalisation calls it on Meta tensors to check it, and most of PyTorch's Meta
-/// functions for operations in place are in Python and compose others, which the recorder would take for the
-/// function's.
+/// The kernel of an operation in place. Functionalisation calls such an operation on Meta tensors to check the
+/// arguments. Most of PyTorch's Meta functions for operations in place are in Python and call other operations. The
+/// recorder would take these for operations of the recorded function, so the operation is checked here.
 void boxed_in_place(const OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::IValue& self = torch::jit::peek(*stack, 0, op.schema().arguments().size());
   if (Recording::current() != nullptr && self.isTensor() && self.toTensor().is_meta()) return store_on_meta(op, *stack);

@@ -196,7 +196,7 @@ variable_list call(at::TensorList tensors) {
   return results;
 }
 
-/// Whether a bias is of this size, if there is one.
+/// Whether a bias is undefined, or has this size and the dtype of `like`.
 bool fits(const Tensor& bias, const Tensor& like, int64_t size) {
   return !bias.defined() || (bias.dim() == 1 && bias.size(0) == size && bias.scalar_type() == like.scalar_type());
 }

@@ -33,9 +33,10 @@ inline constexpr int64_t kWorkPerElement = 4;
 /// The work in the time of a barrier among threads that spin: 0.2 to 1 us.
 inline constexpr int64_t kBarrierWork = 1 << 14;
 
-/// The work in the time of reading a byte that another core has just written: a cache line takes 5 to 10 ns where many
-/// are read. (LSTM of 128 units, two threads of a Zen 4, columns and rows shared: B15 1.36 and 1.45 ms, B45 4.8 and
-/// 4.4, B107 10.6 and 9.5. Where the rows are odd in number, columns share them more evenly, by half a row.)
+/// How much work a core does in the time in which it reads one byte that another core has just written: a cache line
+/// takes 5 to 10 ns where many are read. (LSTM of 128 units, two threads of a Zen 4, columns and rows shared: B15 1.36
+/// and 1.45 ms, B45 4.8 and 4.4, B107 10.6 and 9.5. Where the rows are odd in number, columns share them more evenly,
+/// by half a row.)
 inline constexpr int64_t kWorkPerCrossingByte = 4;
 
 /// Independent scans run side by side, a thread each, if that takes less than this fraction of their time one after the
@@ -61,7 +62,8 @@ inline constexpr int64_t kLeastRowsOfWindow = 4;
 /// + 2 rows of a large product.)
 inline constexpr double kRowsWhileReading = 2;
 
-/// Rows that dot products along rows of the weights do at once. `wide`: with 32 vectors of 64 bytes.
+/// How many rows of the left operand are multiplied at once by dot products along rows of the weights. `wide`: with 32
+/// vectors of 64 bytes.
 constexpr int64_t rows_of_dots(bool wide) { return wide ? 6 : 3; }
 
 /// A dot product takes a row in parts of this many bytes, so that four rows of the weights and the rows of the left
@@ -132,8 +134,8 @@ inline constexpr int64_t kRowsBehindWeights = 64;
 /// through it too. They are then read from memory each time, as the stacks would be without windows.
 inline constexpr int64_t kRowsBehindMemory = 384;
 
-/// Steps of at most this many rows wait for their weights. Of 8-bit weights such steps therefore read the bytes
-/// themselves, not panels of f32, where the processor multiplies bytes at all fast (runtime/kernels/packs.h).
+/// Steps of at most this many rows wait for their weights. With 8-bit weights such steps therefore read the bytes
+/// themselves, not panels of f32, if the processor has fast multiplications of bytes (runtime/kernels/packs.h).
 inline constexpr int64_t kMostRowsOfBytes = 2;
 
 /// The estimated number of steps of a while loop: nobody knows it before the loop has run.

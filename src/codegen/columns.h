@@ -20,7 +20,7 @@ class Columns {
 
   llvm::Value* load(llvm::Value* row, DType dtype);
   void store(llvm::Value* row, llvm::Value* value, DType dtype);
-  /// Past the caches: to a whole cache line of a vector without a mask.
+  /// Stores past the caches. The vector must be a whole cache line, without a mask.
   void stream(llvm::Value* row, llvm::Value* value, DType dtype);
   /// Where the vector at the column is.
   llvm::Value* address(llvm::Value* row, DType dtype);

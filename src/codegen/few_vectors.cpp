@@ -40,11 +40,12 @@ constexpr int kIndexBits = 4;
 using Table = float (*)(int j);
 
 // exp(y) = 2^(m/16) exp(r), m = the integer nearest to 16 y / ln 2. A table has the powers 2^(j/16) times a factor, in
-// 21 bits, so that adding a number of about their size is exact. Another has what they lack: factor 2^(j/16) = t
-// exp(lack) for such a number t.
+// 21 bits, so that adding a number of about their size is exact. A second table has what each number t of the first one
+// lacks: factor 2^(j/16) = t exp(lack).
 //
-// The quotients' numbers are multiplied by the factor. Where a result is just below a power of two, one unit in its
-// last place is least of it, and a divisor just above one, where rounding changes most, would cost two of them.
+// Both numbers of a quotient are multiplied by the factor, for results just below a power of two. There a unit in the
+// last place is the smallest part of the result, and a divisor just above one, where rounding changes most, would cost
+// two units.
 constexpr double kSigmoidFactor = 1.5;
 double tanh_factor(int j) {
   return j < 7 ? 1.5 : 1.0;
@@ -62,7 +63,8 @@ float entry(double power, int j) {
 double sigmoid_power(int j) { return kSigmoidFactor * std::exp2(static_cast<double>(j) / kParts); }
 double tanh_power(int j) { return tanh_factor(j) * std::exp2(static_cast<double>(j) / kParts); }
 
-/// In each lane the table's number of index mod 16. The shuffle is of 512 bits, whatever the number of lanes is.
+/// In each lane the number of the table at `index` modulo 16. The shuffle is of 512 bits, whatever the number of lanes
+/// is.
 Value* look_up(IRBuilder<>& b, Table table, Value* index) {
   float numbers[kParts];
   for (int j = 0; j < kParts; ++j) numbers[j] = table(j);

@@ -22,8 +22,8 @@ llvm::Value* emit_library_function(llvm::IRBuilder<>& b, ir::OpCode code, std::s
 
 /// The function on vectors of f64, in f64, within 2 units in the last place (log1p 3, hypot 4). log(exp(x) + exp(y))
 /// has an error of 2 units of the larger of |x|, |y| and 1. At the edges results are C's. Sine and cosine beyond
-/// kMostTurned return any number. Null for pow, erf and erfc, which f64 would have to be computed wider for, and for
-/// rem.
+/// kMostTurned return any number. Null for rem, and for pow, erf and erfc, which would have to be computed in a type
+/// wider than f64.
 llvm::Value* emit_double_function(llvm::IRBuilder<>& b, ir::OpCode code, std::span<llvm::Value* const> operands);
 
 }  // namespace weft::codegen

@@ -63,7 +63,7 @@ Value* is_beyond(IRBuilder<>& b, Value* x) {
   return b.CreateOrReduce(b.CreateFCmpOGT(size, llvm::ConstantFP::get(x->getType(), kMostTurned)));
 }
 
-/// Splits a vector that is wider than one register in f64 into halves, down to that width.
+/// Halves a vector until each part fits one register in f64.
 Value* inline_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
   const auto lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(operands[0]->getType())->getNumElements());
   const int wide_lanes = vector_isa(b).avx512 ? 8 : 4;

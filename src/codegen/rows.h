@@ -22,7 +22,7 @@ struct UnitRange {
 };
 UnitRange unit_range(Frame& frame, const planning::Stage& stage);
 
-/// The columns of unit_range(): [first, last).
+/// The share of unit_range() in columns, not in vectors: [first, last).
 UnitRange column_range(Frame& frame, const planning::Stage& stage);
 
 }  // namespace weft::codegen

@@ -409,7 +409,8 @@ class ScanLoop {
     return frame_.offset(frame_.address(stack), skipped, size_of(type.dtype));
   }
 
-  /// The address of the step's instance of a value; of a replicated value, of the unit's own instance.
+  /// The address of a value's instance for this step. A replicated value has such instances for each unit: then the
+  /// address of this unit's instance.
   Value* alternate(ValueId value, int64_t buffer) {
     if (!is_replicated(value)) return instance(value, buffer, parity_);
     return instance(value, buffer, b_.CreateAdd(b_.CreateMul(frame_.unit, frame_.i64(2)), parity_));

@@ -342,8 +342,8 @@ Value* emit_sigmoid(IRBuilder<>& b, Value* x, bool coarse) {
   Value* negative = b.CreateFCmpOLT(x, number(x, 0.0));
   Value* top = b.CreateSelect(negative, e, one);
   Value* q = b.CreateFDiv(top, b.CreateFAdd(e, one));
-  // 1 + e was rounded: one correction by the residual top - q (1 + e), in which top - q is exact; 1 / (1 + e) is q or 1
-  // - q.
+  // 1 + e was rounded, so q is corrected once, by the residual top - q (1 + e) over 1 + e. In the residual top - q is
+  // exact; 1 / (1 + e) is q or 1 - q.
   Value* residual = fma(b, b.CreateFNeg(q), e, b.CreateFSub(top, q));
   return fma(b, residual, b.CreateSelect(negative, b.CreateFSub(one, q), q), q);
 }

@@ -24,7 +24,7 @@ std::string text_of(const runtime::TensorRef& tensor) {
   return ir::to_string(ir::Type{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}});
 }
 
-/// Checks that an input whose memory a result takes shares it with no other input.
+/// Checks that an input whose memory a result takes shares this memory with no other input.
 void check_donated(const ir::Program& program, std::span<const runtime::TensorRef> inputs) {
   if (program.donations.empty()) return;
   std::vector<MemoryRange> ranges;

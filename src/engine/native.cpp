@@ -97,7 +97,7 @@ class Native : public Executable {
     return plan;
   }
 
-  /// The plan. Where passes are verified it is read back from its text, which shows that the text says all.
+  /// The plan. Where passes are verified, the plan is read back from its text, which shows that the text is complete.
   runtime::Plan plan_to_run(const runtime::Plan& made) const {
     if (!settings().verify) return made;
     runtime::Plan plan = runtime::read_plan(runtime::write_plan(made));

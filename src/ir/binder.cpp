@@ -30,8 +30,8 @@ Binder::Binder(const Program& program) : program_(program.name) {
       sources_[input.shape[dim].values[0]] = place;
     }
   }
-  // Messages name two inputs that differ in one symbol rather than a product of symbols that comes out wrong, if both
-  // are true.
+  // Dims of one symbol are checked first: a message about two inputs that differ in a symbol is better than one about a
+  // wrong product of symbols.
   std::ranges::stable_partition(
       checks_, [&](const Place& place) { return inputs_[place.input].type.shape[place.dim].is_symbol(); });
   for (ValueId id : program.body.results) outputs_.push_back(make_tensor(program, id));

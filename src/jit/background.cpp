@@ -19,7 +19,7 @@ struct Worker {
   std::shared_ptr<const std::atomic<bool>> has_left;
 };
 
-/// The workers whose threads have not been joined. A child of a fork doesn't use it: there the threads are gone, and
+/// The workers whose threads have not been joined. Never used in a child of a fork: the threads don't run there, and
 /// the lock may be held for ever. Never destroyed.
 struct Workers {
   std::mutex mutex;

@@ -6,8 +6,8 @@
 
 namespace weft::jit {
 
-/// 64 hexadecimal digits that no other list of texts has (BLAKE3): in an object's key in the place of what is too long
-/// to stand in it.
+/// 64 hexadecimal digits that no other list of texts has (BLAKE3). In an object's key they stand for texts that are too
+/// long for the key.
 std::string digest(const std::vector<std::string_view>& texts);
 
 }  // namespace weft::jit

@@ -131,8 +131,8 @@ std::string read_file(const Descriptor& folder, const std::string& name) {
 }
 
 /// Bytes that this process has stored since it last looked through the whole folder, and a hash of that folder's path
-/// and inode (0: it hasn't looked yet). Threads that store at the same time may disturb these, which costs one look
-/// more or less.
+/// and inode (0: it hasn't looked yet). Threads that store at the same time may disturb both numbers, which costs one
+/// look more or less.
 std::atomic<int64_t> stored_since_look{0};
 std::atomic<uint64_t> folder_looked_at{0};
 

@@ -66,7 +66,7 @@ Machine machine_of(const Target& target);
 /// some 30 us, most of it in code generation).
 void optimise(llvm::Module& module, llvm::TargetMachine& machine);
 
-/// An object file's bytes, or assembly text. User's error with LLVM's words when it cannot.
+/// An object file's bytes, or assembly text. User's error with LLVM's words when LLVM can't emit it.
 std::string emit(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType kind);
 
 }  // namespace weft::jit

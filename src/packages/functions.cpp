@@ -49,7 +49,7 @@ class Functions {
     facts_.state_bytes = (memory.bytes + room + facts_.state_align - 1) / facts_.state_align * facts_.state_align;
     facts_.saved_bytes = kSavedHeader;
     for (const Array& state : model.states) facts_.saved_bytes += padded(bytes_of(state));
-    // In memory a state is another thing for each target.
+    // A state's layout in memory differs from target to target.
     mark_ = hash(facts_.fingerprint, target.name.data(), target.name.size());
   }
 
@@ -182,7 +182,8 @@ class Functions {
     return function;
   }
 
-  /// Steps over stacks: input i of a step follows that of the step before.
+  /// Runs steps over stacks: in the stack of an input, a step's tensor lies right behind the tensor of the step before.
+  /// Outputs likewise.
   llvm::Function* emit_run() {
     auto* function = begin("run", b_.getInt32Ty(), {b_.getPtrTy(), b_.getPtrTy(), b_.getPtrTy(), index_});
     std::vector<int64_t> strides[2];

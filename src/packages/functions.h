@@ -14,7 +14,7 @@ struct Facts {
   int64_t state_bytes = 0, state_align = 0, saved_bytes = 0;
 };
 
-/// The functions that compute: one step, and if there is such a one, `at_once` steps.
+/// The functions that compute steps: `one` computes one step; `several` computes `at_once` steps, and may be null.
 struct StepFunctions {
   llvm::Function *one = nullptr, *several = nullptr;
   int64_t at_once = 1;

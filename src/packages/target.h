@@ -45,8 +45,8 @@ std::span<const Target> targets();
 /// The target of that name. User's error "weft.package: there is no target 'x'; ..." for another name.
 const Target& find_target(std::string_view name);
 
-/// The name of the best target that this machine runs. Those that differ in products of bytes alone count only if
-/// `bytes` says so: other packages gain nothing by them.
+/// The name of the best target that this machine runs. Targets whose only advantage is in products of bytes count only
+/// with `bytes`: packages without such products gain nothing by them.
 std::string_view host_target(bool bytes = false);
 
 /// Whether this machine's processor has the target's instructions.

@@ -10,8 +10,8 @@
 
 namespace weft::passes {
 
-/// A map from values to T, by id; T() where none was set. Only pages that were written to take memory, and time to
-/// make: a pass may have one map for each of a thousand loops.
+/// A map from values to T, by id; T() for values that were not set. Only pages that were written to take memory and
+/// time, since a pass may have a map for each of a thousand loops.
 template <typename T>
 class ValueMap {
  public:

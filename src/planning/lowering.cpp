@@ -77,7 +77,7 @@ bool LoweringRules::all_computed(const Op& op) const {
   return std::ranges::all_of(op.operands, computed) && std::ranges::all_of(op.results, computed);
 }
 
-/// Division by zero is the user's error in integers, which machine code cannot raise.
+/// Dividing integers by zero is the user's error, which machine code cannot raise.
 bool LoweringRules::may_fail(const Op& division) const {
   return divides_integers(*program_, division) && !safe_divisions_.contains(division.results[0]);
 }

@@ -63,8 +63,9 @@ bool is_reduction(const ir::Op& op);
 /// Whether the op is a product by micro-kernels, as a part of a stage.
 bool is_stage_product(const ir::Op& op);
 
-/// The shape an op of a stage runs over: the shape of its result, or of its operand for a reduction, with a last dim of
-/// 1 added to [B] in a batched region, [1] for a scalar, and the width of one group for a product or concatenation.
+/// The shape that an op of a stage runs over: the shape of its result or, for a reduction or concatenation, of its
+/// operand. The last dim of a product is the width of one group. A scalar runs over [1] and, in a batched region, a
+/// result [B] over [B,1].
 ir::Shape domain_of(const LoweringRules& rules, const ir::Op& op, bool batched);
 
 }  // namespace weft::planning

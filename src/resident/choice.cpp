@@ -11,15 +11,17 @@ namespace weft::resident {
 namespace {
 
 // Measured with GRUs of 64 to 1,024 units and convolutions of 64 and 256 channels, 1 to 64 rows, on one core with
-// AVX-512. The engine's call takes some 8 us more, and its products of several rows some 2/3 of the time: it is sooner
-// done from a million multiply-adds on. Single rows read each weight once, so that both take the same time from where
-// weights come from memory. There the engine's threads share the columns.
+// AVX-512. A call of the engine takes some 8 us more than a call of a package, but the engine's products of several
+// rows take some 2/3 of the package's time. So the engine is faster from a million multiply-adds on. Products of single
+// rows read each weight once, so that both take the same time once the weights come from memory. There the engine's
+// threads share the columns.
 constexpr int64_t kMostProducts = int64_t{1} << 20, kMostProductsOfRows = int64_t{1} << 22;
-/// For a batch the engine copies histories at each step, which a package doesn't: multiply-adds in the time of a byte.
+/// How many multiply-adds take the time of copying one byte of a history. For a batch the engine copies histories at
+/// each step, and a package doesn't.
 constexpr int64_t kProductsOfByte = 8;
-/// Bytes of constants, which an object has in it: tables that are indexed, for the most part.
+/// The most bytes of constants, for the most part indexed tables. An object contains its constants.
 constexpr int64_t kMostConstants = int64_t{1} << 25;
-/// Steps of loops in a step, which a package has written out: each takes 30 to 100 ms to compile.
+/// The most steps of loops in a step. A package has each of them written out, which takes 30 to 100 ms to compile.
 constexpr int64_t kMostWrittenOut = 8;
 
 /// What a step computes.

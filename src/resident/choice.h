@@ -6,8 +6,8 @@
 
 namespace weft::resident {
 
-/// Why the engine should run a step, and not a package's machine code, though that may have a form of it; empty if the
-/// machine code should. What decides is the step alone, not the machine or its threads.
+/// Why the engine should run a step, even if a package's machine code could run it; empty if the machine code should.
+/// The reason depends on the step alone, not on the machine or its threads.
 std::string why_engine(const packages::StepModel& model);
 
 }  // namespace weft::resident

@@ -126,7 +126,8 @@ void Step::prepare(const std::shared_ptr<Step>& self, const std::shared_ptr<cons
   is_whole_ = true;
 }
 
-/// Replaces the object that has single steps alone.
+/// Compiles the whole object, which also has the function for several steps, in place of the first object, which has
+/// single steps alone.
 void Step::finish(const packages::StepModel& model, const std::string& key) {
   try {
     packages::Object object = compile(model, packages::Parts::kAll);
@@ -139,7 +140,7 @@ void Step::finish(const packages::StepModel& model, const std::string& key) {
   is_whole_.notify_all();
 }
 
-// Here, beside what notifies: another library may have a table of waiting threads of its own.
+// Must be in the same library as the code that notifies: another library may have its own table of waiting threads.
 void Step::wait() const { is_whole_.wait(false, std::memory_order_acquire); }
 
 void Step::link(const std::string& name, std::string object, std::unique_ptr<jit::Code>& code) {
@@ -171,7 +172,7 @@ size_t State::run(const void* const* inputs, void* const* outputs, size_t steps)
   return steps;
 }
 
-/// Of steps that may fail a package computes one at a time, too.
+/// For steps that may fail: of these a package too computes one at a time.
 size_t State::run_one_by_one(const void* const* inputs, void* const* outputs, size_t steps) {
   const Model& model = step_->model();
   std::vector<const void*> given(inputs, inputs + model.input_count);

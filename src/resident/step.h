@@ -34,8 +34,8 @@ struct Model {
   int (*restore)(void* state, const void* saved, size_t bytes);
 };
 
-/// A package's step as machine code of this process: what an object that a package of the same step for target() has in
-/// it, and so the same bits. Any number of threads may use it, each with states of its own.
+/// A package's step as machine code of this process. A package of the same step for target() has an object with the
+/// same machine code, and so gives the same bits. Any number of threads may use a Step, each with states of its own.
 class Step {
  public:
   /// Compiles the step for target_here(), or takes it from the object cache. Where the function for several steps at
@@ -48,7 +48,7 @@ class Step {
   bool is_from_cache() const { return from_cache_; }
   /// Whether a step can fail: by an index outside its table, or an integer divided by 0.
   bool may_fail() const { return may_fail_; }
-  /// Waits for what is compiled in the background.
+  /// Waits until no function of the step is being compiled in the background.
   void wait() const;
 
  private:
@@ -74,7 +74,7 @@ class State {
 
   /// One step on dense tensors. False where it failed; then the state is as before, and outputs hold anything.
   bool run(const void* const* inputs, void* const* outputs);
-  /// So many steps on stacks [steps, ...]. Returns how many were done before one failed: all if none did.
+  /// Runs `steps` steps on stacks [steps, ...]. Returns how many steps were done before one failed: all if none did.
   size_t run(const void* const* inputs, void* const* outputs, size_t steps);
   /// The states' tensors, dense and in order, each from a multiple of 8 bytes on; as many bytes as `restore` takes.
   void save(std::span<std::byte> saved) const;

@@ -13,7 +13,7 @@ struct ConvolutionOptions {
 /// x [N, C, spatial...] by w [O, C/groups, kernel...]: [N, O, spatial...]. f16 and bf16 accumulate in f32.
 Tensor convolve(Emitter& emit, const Tensor& x, const Tensor& w, const ConvolutionOptions& options);
 
-/// The cotangents of x and of w. The first is the transposed convolution of dy as well.
+/// The cotangents of x and of w. The cotangent of x is also the transposed convolution of dy.
 Tensor convolution_by_input(Emitter& emit, const Tensor& dy, const TensorType& x, const Tensor& w,
                             const ConvolutionOptions& options);
 Tensor convolution_by_weight(Emitter& emit, const Tensor& dy, const Tensor& x, const TensorType& w,

@@ -93,7 +93,8 @@ class Emitter {
   /// The table [V, rest...] with updates [idx..., rest...] joined to its rows by `op`; an index outside is skipped.
   Tensor scatter(std::string_view op, const Tensor& table, const Tensor& index, const Tensor& updates);
 
-  /// The elements sorted along a dim, stably and with NaN as the greatest; and the place of each before, int64.
+  /// The elements sorted along a dim, stably and with NaN as the greatest; and for each element its index before
+  /// sorting, int64.
   std::pair<Tensor, Tensor> sort(const Tensor& a, int64_t dim, bool is_descending);
 
   // Sums.

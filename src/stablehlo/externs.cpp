@@ -160,7 +160,7 @@ void sorted(const ExternSite& site, int64_t dim, bool is_descending, std::option
 /// (x, dim, descending)
 void sort(const ExternSite& site) { sorted(site, site.call.integer(1), site.call.flag(2), {}); }
 
-/// (x, stable, dim, descending): each is stable here.
+/// (x, stable, dim, descending): every sort is stable here.
 void sort_stable(const ExternSite& site) { sorted(site, site.call.integer(2), site.call.flag(3), {}); }
 
 /// (x, k, dim, largest, sorted)

@@ -59,7 +59,7 @@ class ScanLoop {
   size_t first_carry() const { return scan_.ragged ? 2 : 1; }
   size_t first_x() const { return first_carry() + carries() + ys(); }
 
-  /// The rows of the step that is being written, of a ragged scan.
+  /// The rows of the step that is being written. Only for a ragged scan.
   StepRows own_rows() const { return {*scan_.ragged, count_}; }
 
   /// Whether a value's stack is packed, with a row for each row of each step.

@@ -38,7 +38,7 @@ std::optional<Total> total_of(std::string_view name) {
   return std::nullopt;
 }
 
-/// The permutation that moves this dim to the front; below, the inverse of a permutation.
+/// The permutation that moves dim `dim` to the front. inverse() is the way back.
 std::vector<int64_t> to_front(int64_t rank, int64_t dim) {
   std::vector<int64_t> perm{dim};
   for (int64_t i = 0; i < rank; ++i)

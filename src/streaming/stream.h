@@ -44,7 +44,8 @@ struct Stream {
   /// Minus the number of elements at the end of the whole that would change if the sequence went on: those that depend
   /// on padding at its end.
   int64_t settled = 0;
-  /// How many elements of the whole, for the steps so far, the chunks so far lack: more than 0 if an op looks ahead.
+  /// How many elements the chunks so far lack of the elements that the whole model has for the same steps: more than 0
+  /// if an op looks ahead.
   int64_t ahead = 0;
   const ir::Op* looks_ahead = nullptr;  ///< the op that looks ahead
 

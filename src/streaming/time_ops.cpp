@@ -15,7 +15,7 @@ using ir::Type;
 using ir::ValueId;
 using Kind = Stream::Kind;
 
-/// The stream as a timed one in which this dim is time and nothing else.
+/// The stream as a timed stream in which dim `dim` holds the steps and nothing else.
 Stream Walker::time_operand(const Op& op, const Stream& stream, size_t dim) {
   Stream timed = timed_again(op, stream);
   if (timed.time.dim != dim) refuse(op, "works along another dim than the steps are in");
@@ -79,7 +79,7 @@ void Walker::slice(const Op& op, const Streams& operands) {
 Stream Walker::after_lead(const Stream& stream, int64_t elements, double fill,
                           const std::function<ValueId(const Type&)>& lead) {
   if (elements == 0) return stream;
-  // Elements with a negative index get an index, so they are given a value.
+  // The shift gives an index in the stream to elements that had a negative one, so these elements need a value.
   Stream result = writer_.masked(stream, fill);
   result.shift -= elements;
   result.origin = writer_.new_origin();

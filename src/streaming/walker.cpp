@@ -23,7 +23,8 @@ bool is_free(const Op& op) {
   return traits.cost == ir::Cost::kNothing || traits.rows == ir::Rows::kFresh || ir::is_alias(op.code);
 }
 
-/// An op whose result is its operands' elements, or zeros beside them, with the steps in their order.
+/// Whether the op only moves its operands' elements, perhaps with zeros beside them, and leaves the steps in their
+/// order.
 bool keeps_steps(OpCode code) {
   const ir::OpTraits& traits = ir::traits_of(code);
   const bool moves = traits.elements != ir::Elements::kComputed || traits.is_join || traits.spreads;

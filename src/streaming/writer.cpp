@@ -182,7 +182,7 @@ Stream Writer::delayed(const Stream& timed, int64_t elements) {
   return merged(to, timed.time);
 }
 
-// ---- elements of a negative number
+// ---- elements with a negative index
 
 ValueId Writer::positions(int64_t elements, int64_t shift) {
   auto [known, is_new] = positions_.try_emplace({elements, shift}, ir::kNoValue);

@@ -21,8 +21,8 @@ using Histories = std::map<uint64_t, int64_t>;
 /// with the whole program's values, so that an id has the same type in all three programs.
 class Writer {
  public:
-  /// `histories`: the lengths of histories that an earlier run over this program found. So one history serves all its
-  /// readers.
+  /// `histories`: the lengths of histories that an earlier run over this program found. With these lengths one history
+  /// serves all of its readers.
   Writer(const ir::Program& whole, const Lengths& lengths, int64_t chunk, Histories histories);
 
   const Lengths& lengths() const { return lengths_; }
@@ -39,7 +39,8 @@ class Writer {
   uint64_t new_origin() { return next_origin_++; }
   /// The constant in the step program: a weight, a result of the start program, or an op that costs nothing.
   ir::ValueId in_step(const Stream& constant);
-  /// Makes the step program compute the constant as `step`: computing it again costs nothing.
+  /// Makes `step`, a value of the step program, stand for the constant, which costs nothing to compute again at each
+  /// step.
   void set_cheap(const Stream& constant, ir::ValueId step) { in_step_[constant.start] = step; }
   /// The elements before the first chunk; an empty tensor if there are none.
   static Stream constant(ir::ValueId start);
@@ -56,14 +57,14 @@ class Writer {
   Stream apart(const Stream& timed);
   /// Undoes apart(): the value with its original time dim.
   Stream merged(const Stream& apart, const TimeDim& time);
-  /// With the time dim as time and nothing else (outer is 1): the `inner` elements of one step count as steps of a
-  /// faster time.
+  /// The stream with a time dim that holds steps and nothing else (outer is 1): the `inner` elements of one step count
+  /// as steps of a faster time.
   Stream as_time(const Stream& timed);
-  /// Delayed by this many elements.
+  /// The stream, delayed by this many elements.
   Stream delayed(const Stream& timed, int64_t elements);
   /// The chunk with the `elements` elements before it, of a value whose time is apart.
   ir::ValueId with_history(const Stream& apart, int64_t elements);
-  /// With `fill` for the elements with a negative index.
+  /// The stream with `fill` in place of elements with a negative index.
   Stream masked(const Stream& timed, double fill);
   /// bool[elements]: whether an element of the chunk belongs to the whole (has no negative index).
   ir::ValueId mask(int64_t elements, int64_t shift);

@@ -59,7 +59,7 @@ def run(command: list[str], code: str) -> str:
 
 
 def first_program() -> str:
-    """The README's, as a reader would paste it."""
+    """The README's first program, as a reader would paste it."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     return next(block for block in blocks if "import weft" in block)
 

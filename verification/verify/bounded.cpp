@@ -225,8 +225,8 @@ Values activated(const Activation& activation, double clip, const Values& x, con
   for (int64_t index = 0; index < x.size(); ++index) {
     const double argument = x.value[index], inside = clamped(argument, clip);
     const double value = apply(activation, inside);
-    // clip() moves two arguments no further apart, and moves an argument not at all that is further from the bound than
-    // its error.
+    // Clipping moves two arguments no further apart. Where an argument lies beyond the bound by more than its error,
+    // its clipped value has no error.
     const bool fixed = std::abs(argument) - x.error[index] > clip;
     const double error = fixed ? 0 : spread(activation, inside, x.error[index]);
     const double magnitude = std::max(1.0, std::abs(value)) + (transcendental ? 0 : std::abs(activation.beta));

@@ -51,7 +51,8 @@ struct Sums {
 /// Multiplies rows [first, first + count) of `matrix` by `x`.
 Sums product(const Matrix& matrix, int64_t first, int64_t count, const Values& x);
 
-/// Adds the elements [first, first + size) of a vector, none if it is empty; below, adds other sums.
+/// The first function adds the elements [first, first + size) of a vector, or nothing if the vector is empty; the
+/// second adds other sums.
 void add(Sums& sums, const std::vector<double>& vector, int64_t first);
 void add(Sums& sums, const Sums& other, int64_t first = 0);
 

@@ -50,8 +50,8 @@ struct Comparison {
 /// results only `Comparison::largest` is computed, in a third of the time.
 enum class Bounds { kNone, kWorstCase, kSampled };
 
-/// What the lowest of some layers gave in earlier comparisons with one recording, for comparisons of layers of which
-/// only higher ones have changed since.
+/// The results of the lowest layers in earlier comparisons with one recording. They serve later comparisons in which
+/// only higher layers have changed.
 class LayerCache {
  public:
   /// A result of the `count` lowest layers.

@@ -46,7 +46,7 @@ struct Matrix {
   const double* row(int64_t index) const { return values->data() + index * columns; }
   /// The rows with these numbers, as a matrix without moves.
   Matrix selected(const std::vector<int64_t>& numbers) const;
-  /// The same matrix without moves.
+  /// The same matrix, with all moves carried out.
   Matrix settled() const;
   /// The values, for changing, after all moves.
   std::vector<double>& edit();
@@ -135,7 +135,7 @@ struct Layer {
 
   int64_t inputs() const { return directions[0].weight_x.columns; }
   int64_t hidden() const { return directions[0].weight_h.rows / gates_of(cell.kind); }
-  /// Whether there are moves of matrices to be made; the layer after they are made.
+  /// Whether there are moves of matrices to be made; settled() is the layer after all moves.
   bool has_moves() const;
   Layer settled() const;
   /// The layer at one turn of `count`.

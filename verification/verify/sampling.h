@@ -12,7 +12,7 @@ namespace weft::verify {
 /// The random numbers are the same in every run.
 ///
 /// Args:
-///   results: the direction's, with bounds by the worst case; each becomes the smaller of the two.
+///   results: the direction's results, with bounds by the worst case. Each bound becomes the smaller of both bounds.
 void tighten(const Layer& layer, size_t direction, const Precision& precision, const Sequence& input, int64_t steps,
              int64_t batch, Sequence& results);
 

@@ -167,7 +167,7 @@ class Gates {
     for (int64_t index = 0; index < vector.size(); ++index) {
       const double value = vector.value[index], error = vector.error[index];
       vector.value[index] = round(value);
-      // An error may carry it over to the next number.
+      // An error may make the value round to another number.
       if (error != 0) vector.error[index] = round(value + error) - round(value - error);
     }
     return vector;

@@ -155,7 +155,7 @@ def test_ctrl_c_gives_what_was_found_until_then(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("raised", ["", "; raise ValueError"])
 def test_ctrl_c_that_compiled_code_loses_is_heeded_behind_it(raised: str, tmp_path: Path) -> None:
-    """The compiled code loses it as PyTorch's guards do."""
+    """The compiled code swallows Ctrl-C, as PyTorch's guards do."""
     losing = f"""
 import signal
 @torch.compile(backend="eager")

@@ -108,7 +108,8 @@ def _line(name: str, number: int) -> str:
     ],
 )
 def test_what_differs_without_a_change_is_not_compared(without: list[float], changed: list[float], misfit: str) -> None:
-    """A name x, and numbers that are printed; the program's own are the first number rounded."""
+    """The numbers are the value of a variable x, or are printed. The program's own run has the first number of
+    `without`, rounded."""
 
     def looked(variant: int, numbers: list[float], is_named: bool) -> Looked:
         return Looked(variant, 0, 1, [], {"x": numbers} if is_named else {}, ("at", [] if is_named else numbers), 0)
@@ -270,7 +271,8 @@ BY_HAND = {"optimizer": "", "update": "w.data -= 0.1 * w.grad; w.grad = None"}
     ],
 )
 def test_without_a_sync_a_step_ends_after_its_inner_loops(text: str, end: str, tmp_path: Path) -> None:
-    """In training at each update of the parameters, however many epochs there are; else with the outermost loop."""
+    """In training a step ends at each update of the parameters, however many epochs there are; else with each turn of
+    the outermost loop."""
     program, report = tmp_path / "program.py", tmp_path / "report.json"
     program.write_text(text)
     status, _, err = in_process(None, "--seconds", "0.2", "--rounds", "1", "--output", report, program)

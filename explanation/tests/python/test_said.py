@@ -17,7 +17,7 @@ from weft.explanation._watching.said import Said
 
 FAST = ("--seconds", "0.1", "--rounds", "3")
 
-#: Dynamo warns of the number, whose compilation is one each time, and at the end of compiling too often.
+#: Dynamo warns of `.item()`. It compiles again for each n, and warns at the end that it has compiled too often.
 TALKATIVE = """
 import logging, warnings
 import torch

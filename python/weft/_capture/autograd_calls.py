@@ -13,7 +13,8 @@ from weft import _C
 from weft._base import torch_private
 from weft._base.errors import UnsupportedError
 
-#: Since PyTorch 2.14. The hook would see the nodes of a program, not those of the step.
+#: The error's words for a hook that PyTorch has since 2.14. Under Weft the hook would see autograd's nodes of a
+#: program, not those of the step.
 NODES_WATCHED = "a hook on the creation of autograd's nodes (torch.autograd.graph.node_creation_hook)"
 
 _installed = False

@@ -6,8 +6,8 @@ runs is a number in the program; a size that differs as a symbol's numbers do is
 symbols (pytorch/record/size_fit.h). A function that looks at its sizes and does something else for some of them gives
 two records that don't match, and is traced for the sizes at hand.
 
-Expressions such as `T+1` are guesses, which three runs bear out. They are made only where somebody compares what they
-say of a call's sizes with the call's own record (`programs`).
+Expressions such as `T+1` are guesses, which three runs bear out. Guesses are made only for callers that compare the
+guessed sizes with the record of each call (`programs`).
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ class _Tracer:
         return [self._number(size, sizes, index) if number is None else number for number, size in pairs]
 
     def _captured_sizes(self, tensor: Tensor, sizes: _C.SizeAttempt, index: int) -> list[int] | None:
-        """The sizes of a stand-in for a tensor from outside; None: itself. Its leading size is a symbol if an
-        argument's equal size is; weights keep their sizes."""
+        """The sizes of a stand-in for a tensor from outside; None if the tensor needs no stand-in. The leading size is
+        a symbol if an equal size of an argument is one; weights keep their sizes."""
         shape, is_plain = list(tensor.shape), modes.is_plain(tensor)
         is_weight = isinstance(tensor, torch.nn.Parameter)
         if is_plain and (index == sizes.AT_HAND or sizes.is_fixed or is_weight):

@@ -9,8 +9,8 @@ from weft._base.torch_private import set_eval_frame as _set
 
 
 class without_dynamo:  # noqa: N801
-    """Dynamo compiles no frame within: after a graph break it would compile Weft's own functions. A plain class, since
-    Dynamo would look at a generator's frame too."""
+    """A context in which Dynamo compiles no frame: after a graph break it would compile Weft's own functions. A class
+    and not a generator, since Dynamo would look at the generator's frame too."""
 
     def __enter__(self) -> None:
         self._before: Any = _set(None)

@@ -9,8 +9,9 @@ import struct
 #: ELF's machine numbers: those that packages are for, and a few others.
 _MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _OBJECT, _SHARED = 1, 3
-#: The fields of a 64-bit header: type, machine, version, entry, the places of program and section headers, flags, its
-#: own size, then size and number of either, and which section has the names.
+#: The fields of a 64-bit header: type, machine, version, entry, the places of the program headers and of the section
+#: headers, flags, the header's own size, the size and number of the program headers, the size and number of the section
+#: headers, and the index of the section that has the names.
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")
 #: The fields of a program header: type, flags, offset, two addresses, bytes in the file, bytes in memory, alignment.
 _SEGMENT = struct.Struct("<IIQQQQQQ")

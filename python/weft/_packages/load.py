@@ -182,7 +182,7 @@ class Model:
         self.reset()
 
     def reset(self) -> None:
-        """To the state before the first step."""
+        """Returns to the state before the first step."""
         self._check(self._model.reset(self._state))
 
     def step(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:

@@ -112,8 +112,9 @@ def _is_pytorchs(function: Any) -> bool:
 
 @functools.cache
 def _decompose_below_autograd() -> None:
-    """Below autograd PyTorch takes an operator with a kernel for the CPU for one without a composite. Ours have such
-    kernels, so their composites didn't run in a program with free sizes, nor in the body of a scan."""
+    """Has PyTorch decompose the overridden operators below autograd too. There PyTorch takes an operator with a kernel
+    for the CPU for an operator without a composite. The overridden operators have such kernels from Weft, so their
+    composites didn't run in a program with free sizes, nor in the body of a scan."""
     ops = {getattr(getattr(torch.ops.aten, name), overload) for name in OVERRIDDEN for overload in ("input", "data")}
     ops |= {getattr(torch.ops.aten, f"{name}_cell").default for name in OVERRIDDEN}
 

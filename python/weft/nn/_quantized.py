@@ -31,7 +31,8 @@ def rows_as_int8(weight: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def _operator(*tensors: Tensor) -> Callable[..., list[Tensor]]:
-    """weft::_rnn_quantized, called from C++ in half the time unless something in Python must see the call."""
+    """A function that calls weft::_rnn_quantized: C++'s, which takes half the time, or PyTorch's where something in
+    Python must see the call."""
     if torch.compiler.is_compiling() or len_torch_function_stack() > 0:
         return torch.ops.weft._rnn_quantized
     return _C.rnn_quantized if all(type(t) is Tensor for t in tensors) else torch.ops.weft._rnn_quantized

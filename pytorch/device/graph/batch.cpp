@@ -270,7 +270,7 @@ class Walk {
   std::vector<bool> is_told_;  ///< by leaf: its type
 };
 
-/// For arguments of a Node, which has tensors as the numbers of operands.
+/// For readers of a Node's arguments. These hold no tensors: the number of an operand stands for each.
 struct NoTensors {
   static void tensor(const at::Tensor& /*tensor*/) {
     throw std::logic_error("weft internal error: a tensor in a node");

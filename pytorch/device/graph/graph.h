@@ -95,7 +95,8 @@ ValueRef known(at::Tensor tensor);
 /// Completes the node. It gets a serial number, and its group is united with those of its pending operands and of the
 /// calling thread.
 void connect(Node& node);
-/// Counts one more storage, or one less, whose contents the value is. A caller that holds graph_mutex() shows it.
+/// Counts one more storage, or one less, whose contents are this value. A caller that holds graph_mutex() passes its
+/// lock.
 void hold(Value& value);
 void release(Value& value);
 void hold(Value& value, const std::lock_guard<std::mutex>& locked);
@@ -107,8 +108,8 @@ void set_error(Value& value, std::exception_ptr error);
 
 bool is_pending(const Value& value);
 
-/// The pending values that storages hold, in the order in which they were recorded: those of groups in which the
-/// calling thread has recorded, and of the group of `also`, if given.
+/// The pending values that storages hold, in the order in which they were recorded. Only values of the groups in which
+/// the calling thread has recorded, and of the group of `also`, if given.
 std::vector<ValueRef> pending_of_this_thread(const Value* also);
 
 /// The number of nodes recorded and not yet run, of all threads.

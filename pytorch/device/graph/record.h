@@ -25,7 +25,7 @@ ValueRef record_cast(const ValueRef& value, at::ScalarType dtype);
 /// `length` elements along a dim, or one element without the dim.
 ValueRef record_slice(const ValueRef& value, int64_t dim, int64_t start, int64_t length, int64_t step);
 ValueRef record_select(const ValueRef& value, int64_t dim, int64_t index);
-/// The value with the part that record_slice() or record_select() gives replaced.
+/// `value`, with `part` in place of what record_slice() or record_select() would return.
 ValueRef record_slice_scatter(const ValueRef& value, const ValueRef& part, int64_t dim, int64_t start, int64_t length,
                               int64_t step);
 ValueRef record_select_scatter(const ValueRef& value, const ValueRef& part, int64_t dim, int64_t index);

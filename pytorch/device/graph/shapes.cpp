@@ -145,9 +145,10 @@ bool can_be_tried(const Operator& op, at::ArrayRef<IValue> arguments, const Resu
   return elements <= kMostElements;
 }
 
-/// Most of PyTorch's checks are in the Meta kernel, but some are only in the CPU's: of dtypes, of what is assigned to
-/// an index. Raised when the batch runs, such an error would come far from the line that is wrong. A kernel that takes
-/// neither zeros nor ones may still take the actual values.
+/// Runs the CPU's kernel on zeros, or else on ones, for its errors. Most of PyTorch's checks are in the Meta kernel,
+/// but some are only in the CPU's kernel: of dtypes, of what is assigned to an index. If such an error came when the
+/// batch runs, it would come far from the line that is wrong. A kernel that takes neither zeros nor ones may still take
+/// the actual values.
 void try_small_case(const Operator& op, at::ArrayRef<IValue> arguments) {
   for (const int value : {0, 1}) {
     try {

@@ -8,7 +8,7 @@
 namespace weft::device {
 
 /// Thrown where PyTorch's Meta kernel, or the CPU's kernel on a small case, refuses the arguments. If the CPU's kernel
-/// raises an error on the actual arguments, that is the one to raise.
+/// raises an error on the actual arguments, that error should be raised instead.
 struct RefusedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -39,7 +39,7 @@ struct ViewShapes {
   std::vector<bool> is_list;
 };
 
-/// The parts of the argument `base`'s storage that an operation's results show. Throws PyTorch's errors.
+/// How an operation's results show the storage of the argument with index `base`. Throws PyTorch's errors.
 std::shared_ptr<const ViewShapes> views_of(const Operator& op, at::ArrayRef<c10::IValue> arguments, size_t base);
 
 }  // namespace weft::device

@@ -11,8 +11,8 @@ const at::Generator& default_generator();
 /// A generator of the device with a state of its own.
 at::Generator make_generator();
 
-/// A generator argument as the CPU's kernels take it: the CPU's generator from which the device's draws. None stays
-/// None.
+/// A generator argument for the CPU's kernels: the generator of the CPU from which the given generator of the device
+/// draws. None stays None.
 c10::IValue generator_on_cpu(const c10::IValue& generator);
 
 }  // namespace weft::device

@@ -71,8 +71,8 @@ void make_zeros(const Operator& op, Stack& stack) {
   put(stack, op.arguments(), {make_tensor(record_zeros(shape.dtype, shape.sizes))});
 }
 
-/// A fake tensor comes here where PyTorch's tracing tries an operation without a Meta kernel on zeros of its sizes.
-/// Nothing else of a fake tensor can be read.
+/// The argument may be a fake tensor: to trace an operation without a Meta kernel, PyTorch's tracing runs it on zeros
+/// of the fake tensor's sizes. Only a fake tensor's sizes and types can be read.
 void zeros_like_given(const Operator& op, Stack& stack) {
   const at::Tensor self = torch::jit::last(stack, op.arguments())[0].toTensor();
   if (!self.has_storage() || self.storage().device_type() != c10::DeviceType::Meta) return record_or_run_new(op, stack);

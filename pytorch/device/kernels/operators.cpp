@@ -191,8 +191,8 @@ const Operator& shared_operator(const c10::OperatorHandle& handle, int64_t gener
 
 namespace {
 
-/// A thread's cache of operations by the address of their name. An operation has one place, which a later one with the
-/// same place takes over.
+/// A thread's cache of operations by the address of their name. An address has one place in the table. An operation
+/// takes its place from an earlier operation that had the same place.
 struct OperatorsAtHand {
   static constexpr size_t kPlaces = 1U << 10U;
   struct Place {

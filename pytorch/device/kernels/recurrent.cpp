@@ -84,7 +84,8 @@ Tensor packed_places(at::IntArrayRef batch_sizes, int64_t steps, int64_t sequenc
 /// [steps, sequences, ...] or [sequences, steps, ...] as [steps * sequences, ...].
 Tensor padded_rows(const Tensor& padded) { return padded.flatten(0, 1); }
 
-/// `rows`, whose storage nobody else has, with its first dim as two. The storage is kept in this shape.
+/// `rows` with its first dim split into two. No other tensor may have the storage of `rows`, since the storage gets the
+/// new shape.
 Tensor as_padded(const Tensor& rows, int64_t first, int64_t second) {
   Tensor padded = rows.unflatten(0, {first, second});
   storage_of(padded).reshape(padded.scalar_type(), padded.sizes());

@@ -14,7 +14,8 @@ int devices_in_use();
 /// To be called when a tensor of the device is made.
 void use_device();
 
-/// Whether a backward may reach tensors of the device: this process, or the one that forked it, has made some.
+/// Whether a backward may reach tensors of the device: whether this process, or the process that forked it, has made
+/// such tensors.
 bool may_be_in_a_graph();
 
 }  // namespace weft::device

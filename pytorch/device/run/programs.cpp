@@ -158,8 +158,8 @@ Difference difference(const KnownBatch& known, const Record& record, const Batch
   return found;
 }
 
-/// A pattern for batches of both sizes, with its program. `guess`: how the two records suggest that sizes depend on
-/// each other. The operations are repeated at sample sizes, which must confirm it.
+/// A pattern that covers the sizes of both batches, with its program. `guess`: how the two records suggest that sizes
+/// depend on each other. The operations are repeated at sample sizes, which must confirm the guess.
 std::optional<KnownBatch> widened_at(const KnownBatch& known, const Batch& batch, const Batch::Told& told,
                                      const Template& guess, const programs::Symbols& symbols) try {
   std::vector<int64_t> values[2];

@@ -124,7 +124,7 @@ struct Entered {
   Recording& recording;
 };
 
-/// A recording of the batch, at its own sizes or at others.
+/// One recording of the batch: at the batch's own sizes, or at other sizes.
 struct Run {
   Run(const Batch& batch, const Sized* sized) {
     Entered entered(recording);
@@ -136,8 +136,8 @@ struct Run {
   std::vector<size_t> first_words;
 };
 
-/// The words of the run's record that are these numbers of the batch. A composite operation has become others in the
-/// run, whose numbers follow from its own.
+/// The words of the run's record that are these numbers of the batch. Refuses numbers of a composite operation: in the
+/// run the operation has become others, whose numbers are computed from its own.
 std::vector<size_t> words_of(const std::vector<NumberPlace>& numbers, const Batch& batch, const Run& run) {
   const auto& kinds = run.recording.record().kinds();
   std::vector<size_t> words;

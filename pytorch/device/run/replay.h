@@ -23,8 +23,9 @@ struct Samples {
   record::SizeFit& fit;
 };
 
-/// The program of a batch: its operations are repeated on tensors without data (pytorch/record), and become a program
-/// as those of a step do (pytorch/programs). `free`: which of its numbers are inputs.
+/// The program of a batch. The batch's operations are repeated on tensors without data (pytorch/record), and become a
+/// program in the same way as the operations of a step (pytorch/programs). `free`: which of the batch's numbers are
+/// inputs.
 ///
 /// `samples`: without them the program is for the batch's own sizes.
 ///

@@ -189,9 +189,9 @@ std::vector<const Node*> integer_arithmetic(const Value& value) {
   return nodes;
 }
 
-/// Runs the operations that a pending value of integers follows from, if they are few, and leaves all others pending.
-/// So a step that asks for the lengths of its sequences stays one batch. Returns whether it ran them: it does not if
-/// nothing else is pending.
+/// Runs the operations from which a pending value of integers is computed, if these are few, and leaves all other
+/// operations pending. So a step that asks for the lengths of its sequences stays one batch. Returns whether it ran
+/// operations: it runs none if no others are pending.
 bool run_integers_ahead(const Value& value) {
   const torch_operator::WarningsWait wait;
   const Turn turn;

@@ -59,8 +59,8 @@ std::string in_words(const Batch& batch, const WordPlace& word, int64_t was, int
   return from_to("the argument " + batch.nodes()[*word.node]->op().schema().arguments()[*word.argument].name());
 }
 
-/// A word in which two records of one structure differ: the first that is a leaf's size, else the first in an argument.
-/// Sizes of results follow from these.
+/// A word in which two records of one structure differ: the first word that is a leaf's size, else the first word in an
+/// argument. Sizes of results follow from leaves and arguments.
 std::optional<WordPlace> first_difference(const Batch& batch, const std::vector<int64_t>& words,
                                           const std::vector<int64_t>& known) {
   std::vector<size_t> different;

@@ -48,7 +48,7 @@ void watch_runs(FindLine find_line, bool operations, Ended ended);
 /// The runs since the last call of this function in which something ran. At most 100,000 are kept.
 std::vector<WatchedRun> take_watched_runs();
 
-/// Names the reader of values: while it lives, this thread's runs are attributed to it.
+/// Names a reader of values: while the object lives, this thread's runs are attributed to this reader.
 class Asking {
  public:
   explicit Asking(std::string_view name);
@@ -79,8 +79,8 @@ class Watching {
 WatchedRun* watched_run();
 /// Remembers where an operation was recorded, while operations are watched.
 void note_operation(const Node& node);
-/// Notes in the run how its unknown record differs from `most_like`, a record of the same structure; null if there is
-/// none. Called before the batch runs.
+/// Notes in the run how its unknown record differs from `most_like`, a record of the same structure, or null if there
+/// is no such record. Called before the batch runs.
 void tell_difference(WatchedRun& run, const Batch& batch, const record::Record& record,
                      const record::Record* most_like);
 

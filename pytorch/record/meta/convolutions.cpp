@@ -10,7 +10,7 @@ namespace {
 
 using at::Tensor;
 
-/// The number for a dim of space, of a list that has one number for all or one for each.
+/// The number for one dim of space. The list has one number for all dims, or one for each dim.
 int64_t of_dim(at::IntArrayRef numbers, size_t dim) { return numbers.size() == 1 ? numbers[0] : numbers[dim]; }
 
 /// The arguments of aten::convolution that decide sizes.
@@ -20,7 +20,7 @@ struct Window {
   at::IntArrayRef output_padding;
   int64_t groups;
 
-  /// The result's size along a dim of space, of a size and of a kernel of `taps`.
+  /// The result's size along dim `dim` of space. `size`: the input's size there; `taps`: the kernel's.
   int64_t size(size_t dim, int64_t size, int64_t taps) const {
     const int64_t step = of_dim(stride, dim), pad = of_dim(padding, dim), reach = of_dim(dilation, dim) * (taps - 1);
     if (is_transposed) return (size - 1) * step - 2 * pad + reach + of_dim(output_padding, dim) + 1;

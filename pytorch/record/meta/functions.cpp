@@ -1,4 +1,4 @@
-// Shapes of functions by element that PyTorch composes of others, of special functions, and of sums over all elements.
+// Shapes of elementwise functions that PyTorch composes of others, of special functions, and of sums over all elements.
 
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/all_meta_dispatch.h>

@@ -32,7 +32,7 @@ using at::Tensor;
 
 namespace {
 
-/// The input's shape, which is the gradient's also for a mean or a sum.
+/// The gradient has the input's shape, even if the loss is a mean or a sum.
 Tensor mse_loss_backward(const Tensor&, const Tensor& x, const Tensor& target, int64_t) {
   return contiguous(at::infer_size(x.sizes(), target.sizes()), x.options());
 }

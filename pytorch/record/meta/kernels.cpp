@@ -242,7 +242,7 @@ Tensor hardtanh(const Tensor& x, const at::Scalar&, const at::Scalar&) {
 using Dims = at::OptionalIntArrayRef;
 using Correction = std::optional<at::Scalar>;
 
-/// The shape is that of the sum over `dims`.
+/// The shape of std or var is the shape of the sum over `dims`.
 Tensor deviation(const Tensor& x, Dims dims, const Correction&, bool keepdim) {
   TORCH_CHECK(at::isFloatingType(x.scalar_type()) || at::isComplexType(x.scalar_type()),
               "std and var only support floating point and complex dtypes");

@@ -121,7 +121,7 @@ Tensor flip(const Tensor& x, at::IntArrayRef dims) {
   return same(x);
 }
 
-/// The CPU joins two slices, dim by dim.
+/// The result has the strides of the CPU's kernel, which joins two slices in one dim after the other.
 Tensor roll(const Tensor& x, at::IntArrayRef shifts, at::IntArrayRef dims) {
   TORCH_CHECK(!shifts.empty(), "`shifts` required");
   if (dims.empty() && shifts.size() == 1) return contiguous(x.sizes(), x.options());
@@ -168,7 +168,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const at::S
 
 Tensor index_put(const Tensor& x, const c10::List<std::optional<Tensor>>&, const Tensor&, bool) { return same(x); }
 
-/// As PyTorch's slice_scatter and select_scatter: the whole as it lies in memory, gaps included.
+/// The result has the strides of x, even where they leave gaps, as with PyTorch's slice_scatter and select_scatter.
 Tensor scattered(const Tensor& x, const Tensor& part, const Tensor& source) {
   TORCH_CHECK(part.sizes() == source.sizes(),
               "expected src to have a size equal to the slice of self. src size = ", source.sizes(),

@@ -53,7 +53,8 @@ void call_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 /// C++.
 bool can_store_on_meta(const c10::OperatorHandle& op);
 
-/// Does on Meta tensors, which are on top of the stack, what such an operation does: checks shapes and types.
+/// Runs an operation on the Meta tensors on top of the stack, which checks shapes and types. Only where
+/// can_store_on_meta() is true.
 void store_on_meta(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
 /// As find_shapes, without the cache.

@@ -1,5 +1,5 @@
 // Products of bytes: a left operand's rows are rounded to 8 bits before the nests that multiply them. StoredWeights
-// says which numbers these are; they don't depend on the target.
+// says to which numbers the rows are rounded; the numbers don't depend on the target.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -96,8 +96,8 @@ void Emitter::forget_rounded(size_t task) {
   });
 }
 
-/// Calls `body` for each vector of a row: its first column, a number of 0..3 that neighbours don't share, and how many
-/// of its lanes are elements.
+/// Calls `body` for each vector of a row. Arguments: the vector's first column; the vector's number modulo
+/// kVectorsATurn; how many of its lanes are elements.
 void Emitter::over_row(const Blocks& blocks, const std::function<void(Coordinate, int64_t, int64_t)>& body) {
   const int64_t lanes = blocks.lanes, whole = blocks.columns / lanes, rest = blocks.columns % lanes;
   int64_t done = 0;
@@ -114,8 +114,9 @@ void Emitter::over_row(const Blocks& blocks, const std::function<void(Coordinate
   if (rest > 0) body({nullptr, done * lanes}, done % kVectorsATurn, rest);
 }
 
-/// The largest magnitude of a row, as the bits of an f32, which are larger for NaN than for infinity, in the lanes of a
-/// narrow vector; with several steps in a vector each step's in all of its lanes.
+/// The largest magnitude of a row, in the lanes of a narrow vector, as the bits of an f32: the bits of NaN are larger
+/// than those of infinity. If a vector holds several steps, all lanes of a step have the largest magnitude of that
+/// step's row.
 Value* Emitter::largest(ValueId left, const std::vector<Coordinate>& row, const Blocks& blocks) {
   auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), blocks.lanes * side_by_side_);
   Value* zero = llvm::Constant::getNullValue(type);
@@ -168,8 +169,8 @@ void Emitter::round_row(ValueId left, const std::vector<Coordinate>& row, const 
   });
 }
 
-/// Numbers of -127..127 as integers of a word's elements, 127 and a bit as 127. NaN and larger numbers, of rows that
-/// have the scale NaN, become any integers.
+/// Rounds numbers of -127..127 to integers of the size of a word's elements; a number a little above 127 becomes 127.
+/// NaN and larger numbers may become any integers: their rows have the scale NaN.
 Value* Emitter::rounded(Value* x) {
   using codegen::number;
   x = b_.CreateFAdd(x, number(x, kToInteger + static_cast<double>(stored_offset(target_))));
@@ -201,7 +202,8 @@ Value* Emitter::scaled(const Part& part, Value* sum, Value* scales, unsigned lan
   return b_.CreateFMul(b_.CreateFMul(floats, of_row), scales);
 }
 
-/// Variables for the sums of a part with int8 weights: zero, or vectors from `corrections` on.
+/// Variables for the sums of a part with int8 weights. They begin as zero or, unless `corrections` is null, as the
+/// vectors in memory from there on.
 std::vector<Value*> Emitter::begin_bytes(const Part& part, Value* corrections, const Blocks& blocks, int64_t splits) {
   const DType dtype = in_bytes(part) ? DType::kI32 : DType::kF32;
   auto* type = register_type(dtype, blocks.lanes);
@@ -236,7 +238,7 @@ void Emitter::end_bytes(const Part& part, const std::vector<Value*>& partial, Va
   }
 }
 
-/// The products of a part at a place outside of all blocks.
+/// The sum of a part's products at one place, where no block computes it: a loop of one product a turn.
 Value* Emitter::plain_bytes(const Part& part, const Place& place) {
   auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), place.lanes);
   const Buffer& elements = rounded_.at(part.left).elements;

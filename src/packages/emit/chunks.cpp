@@ -73,8 +73,8 @@ void Emitter::over_steps(unsigned at_once, const std::function<void()>& body, un
   first_step_ = nullptr;
 }
 
-/// How many steps a vector holds side by side, where a row of the nest takes half a vector at most. Vectors then hold
-/// the lanes of one step after those of another, and every op is one of all of them.
+/// How many steps a vector holds side by side: more than one only where a row of the nest takes at most half a vector.
+/// A vector then holds the row of one step behind the row of another, and one instruction computes all of these steps.
 unsigned Emitter::steps_in_vector(const std::vector<ValueId>& values, const std::vector<Sum>& sums,
                                   const Blocks& blocks) const {
   if (steps_ == 1 || step_by_step_ || blocks.count * blocks.vectors > 1) return 1;
@@ -98,8 +98,8 @@ unsigned Emitter::steps_in_rows(const Task& task) const {
   return blocks.columns == blocks.lanes ? steps_in_vector({made}, {}, blocks) : 1;
 }
 
-/// Whether the value's elements follow from memory lane by lane, but for elements that all lanes share: `in_lanes` for
-/// a value that has lanes.
+/// Whether the value's elements are computed from memory lane by lane, apart from elements that all lanes share.
+/// `in_lanes`: the value has lanes.
 bool Emitter::is_lanewise(ValueId value, bool in_lanes) const {
   const ir::Op* op = step_.op_of(value);
   if (op == nullptr || step_.is_constant(value)) return true;

@@ -21,7 +21,7 @@ using llvm::Value;
 
 unsigned count_of(Value* vector) { return llvm::cast<FixedVectorType>(vector->getType())->getNumElements(); }
 
-/// The first `count` elements, or all and anything behind them.
+/// The first `count` elements of the vector. If it has fewer, the elements behind them may be anything.
 Value* resized(IRBuilder<>& b, Value* vector, unsigned count) {
   const unsigned given = count_of(vector);
   if (given == count) return vector;
@@ -35,7 +35,7 @@ Value* as(IRBuilder<>& b, Value* vector, unsigned bits) {
   return b.CreateBitCast(vector, FixedVectorType::get(b.getIntNTy(bits), all / bits));
 }
 
-/// That one of three intrinsics whose vectors have the width of `like`: of 128, 256 or 512 bits.
+/// Chooses one of three intrinsics, for vectors of 128, 256 and 512 bits, by the width of `like`.
 llvm::Intrinsic::ID of_width(Value* like, llvm::Intrinsic::ID narrow, llvm::Intrinsic::ID middle,
                              llvm::Intrinsic::ID wide) {
   const unsigned bits = count_of(like) * like->getType()->getScalarSizeInBits();
@@ -43,7 +43,7 @@ llvm::Intrinsic::ID of_width(Value* like, llvm::Intrinsic::ID narrow, llvm::Intr
   return bits == 128 ? narrow : bits == 256 ? middle : wide;
 }
 
-/// Each by itself.
+/// Widens all factors to 32 bits and adds one product at a time, for targets without a better instruction.
 Value* plain(IRBuilder<>& b, Value* total, Value* word, Value* weights) {
   const unsigned lanes = count_of(total);
   Value* left = as(b, word, 8);
@@ -57,7 +57,8 @@ Value* plain(IRBuilder<>& b, Value* total, Value* word, Value* weights) {
   return total;
 }
 
-/// Pairs of 16 bits: pmaddwd, and WebAssembly's dot.
+/// Multiplies numbers of 16 bits, and adds two neighbouring products at a time in 32 bits: pmaddwd, and WebAssembly's
+/// dot.
 Value* pairs(IRBuilder<>& b, const Target& target, Value* total, Value* word, Value* weights) {
   Value* left = as(b, word, 16);
   Value* right = b.CreateSExt(weights, left->getType());
@@ -66,8 +67,9 @@ Value* pairs(IRBuilder<>& b, const Target& target, Value* total, Value* word, Va
   return b.CreateAdd(total, b.CreateIntrinsic(llvm::Intrinsic::x86_sse2_pmadd_wd, {}, {left, right}));
 }
 
-/// Bytes without a sign by bytes with one, added by twos in 16 bits, where they would saturate. The left factors'
-/// signs go to the weights first, so that two products are 2 * 127 * 127 at most.
+/// Multiplies bytes without a sign by bytes with a sign, and adds two neighbouring products at a time in 16 bits, where
+/// large sums would saturate. So the signs of the left factors go to the weights first: two products are then 2 * 127 *
+/// 127 at most.
 Value* signs_moved(IRBuilder<>& b, Value* total, Value* word, Value* weights) {
   Value* left = as(b, word, 8);
   Value* size = b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, left, b.getFalse());
@@ -88,14 +90,15 @@ Value* signs_moved(IRBuilder<>& b, Value* total, Value* word, Value* weights) {
   return b.CreateAdd(total, fours);
 }
 
-/// vpdpbusd: 4 bytes without a sign by 4 with one.
+/// vpdpbusd: multiplies 4 bytes without a sign by 4 bytes with a sign.
 Value* unsigned_by_signed(IRBuilder<>& b, Value* total, Value* word, Value* weights) {
   const auto dot = of_width(total, llvm::Intrinsic::x86_avx512_vpdpbusd_128, llvm::Intrinsic::x86_avx512_vpdpbusd_256,
                             llvm::Intrinsic::x86_avx512_vpdpbusd_512);
   return b.CreateIntrinsic(dot, {}, {total, word, as(b, weights, 32)});
 }
 
-/// NEON without sdot: twice two products in 16 bits, of which two are 2 * 127 * 127 at most, then added by twos.
+/// NEON without sdot: adds two products at a time in 16 bits, 2 * 127 * 127 at most, and then two of these sums in 32
+/// bits.
 Value* long_products(IRBuilder<>& b, Value* total, Value* word, std::span<Value* const> weights) {
   Value *left = as(b, word, 16), *twos = nullptr;
   auto* wide = FixedVectorType::get(b.getInt16Ty(), 8);

@@ -16,11 +16,11 @@ namespace weft::packages {
 // The left factors are one row, which is read as words of 32 bits: 4 neighbours, or 2 that were widened before. Each
 // word is multiplied by as many rows of weights, and the products of a column are added to its lane.
 
-/// How many neighbours of a row are a word.
+/// How many neighbouring elements of a row make up a word.
 int64_t elements_in_word(const Target& target);
 
-/// What is added to the left factors where they are stored: 128 if the instruction takes them without a sign, so that a
-/// column's sum is too large by so many times the sum of its weights.
+/// The number that is added to each left factor before it is stored: 128 if the instruction takes left factors without
+/// a sign, else 0. A column's sum is then too large by 128 times the sum of the column's weights.
 int64_t stored_offset(const Target& target);
 
 /// Where the weights of a word lie in memory, for `lanes` columns: for each byte in order its lane and its row within
@@ -32,7 +32,7 @@ std::vector<std::pair<unsigned, unsigned>> order_of_weights(const Target& target
 llvm::Value* emit_dot(llvm::IRBuilder<>& b, const Target& target, llvm::Value* total, llvm::Value* word,
                       std::span<llvm::Value* const> weights);
 
-/// In how many vectors the weights of a word come.
+/// The number of vectors that hold the weights of a word.
 unsigned weight_vectors(const Target& target);
 
 }  // namespace weft::packages

@@ -82,7 +82,7 @@ Value* Emitter::compute(ValueId value, const Op& op, const Place& place) {
   }
 }
 
-/// Reads a constant from memory with as much behind its end as a block may read.
+/// Reads a constant from memory that goes on behind the constant's end as far as a block may read.
 Value* Emitter::get_constant(ValueId value, const Place& place) {
   const Op* op = step_.op_of(value);
   if (op != nullptr && op->code == OpCode::kConstant)
@@ -137,8 +137,8 @@ int64_t Emitter::depth(ValueId value) {
   return depths_[value] = most + (computes ? ir::traits_of(op->code).instructions : 0);
 }
 
-/// The operands are computed in the order of their depth, so that the sums of products which the longest chain begins
-/// with are the first to be complete.
+/// The deepest operand is computed first: the longest chain of ops begins with sums of products, and these sums should
+/// be complete before others.
 Value* Emitter::elementwise(const Op& op, const Place& place) {
   std::vector<size_t> order(op.operands.size());
   std::iota(order.begin(), order.end(), size_t{0});

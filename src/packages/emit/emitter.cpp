@@ -67,8 +67,9 @@ Value* Emitter::sum(const Coordinate& coordinate) {
   return coordinate.offset == 0 ? coordinate.base : index(llvm::Instruction::Add, coordinate.base, coordinate.offset);
 }
 
-/// Arithmetic on coordinates: the same value for the same operands, since places are known by their coordinates. What
-/// find_sums meets is emitted where the nest is, and not aside.
+/// Arithmetic on coordinates. Returns the same value for the same operands, since places are known by their
+/// coordinates. While find_sums runs, the arithmetic is emitted where the nest is, not in the block that find_sums
+/// emits into.
 Value* Emitter::index(llvm::Instruction::BinaryOps code, Value* a, Value* b) {
   const auto is_aside = [&](Value* value) {
     const auto* made = llvm::dyn_cast<llvm::Instruction>(value);
@@ -178,8 +179,8 @@ Value* Emitter::load_steps(const Buffer& buffer, const Place& place, const std::
   return concatenated(all);
 }
 
-/// An element of the rows of several steps, which are neighbours in memory: all of them are loaded, as the other
-/// elements are needed too.
+/// One element of a row, for several steps whose rows are neighbours in memory. Loads these rows whole, since their
+/// other elements are needed too.
 Value* Emitter::load_rows(const Buffer& buffer, const Place& place) {
   const auto row = static_cast<unsigned>(buffer.step / size_of(buffer.dtype));
   auto* type = llvm::FixedVectorType::get(codegen::memory_type(b_, buffer.dtype), row * side_by_side_);

@@ -145,8 +145,9 @@ class Emitter {
   };
   /// Products that read the same row of a left operand, by sum and part.
   using Group = std::vector<std::pair<size_t, size_t>>;
-  /// What a block of columns reads, in bytes from the block's start: biases of all sums at 0, then scales of all parts
-  /// (of int8 weights), then what sums of products of bytes begin with, then the rows of each group.
+  /// Where a block of columns reads its constants, in bytes from the block's start: at 0 the biases of all sums, then
+  /// the scales of all parts (of int8 weights), then the start values of sums of products of bytes, then the rows of
+  /// each group.
   struct Layout {
     int64_t scales = 0, corrections = 0, bytes = 0;
     std::vector<int64_t> rows;
@@ -265,7 +266,8 @@ class Emitter {
   llvm::Value* variable(llvm::Value* start);
 
   // ---- windows over the past (rings.cpp)
-  /// Where windows of one kind begin, by row: as the step finds them, as it leaves them, and where its rows go.
+  /// The row at which windows of one kind begin before the step and after it, and the row to which the step writes its
+  /// new rows.
   struct Turn {
     int64_t offset = 0;  ///< in a state
     llvm::Value *before = nullptr, *after = nullptr, *fresh = nullptr;
@@ -278,8 +280,8 @@ class Emitter {
   void end_turns();
 
   // ---- calls of several steps (chunks.cpp)
-  /// Emits the body for all steps of the call, `at_once` in each turn of a loop; once if a loop over steps is around
-  /// it.
+  /// Emits the body in a loop over all steps of the call, `at_once` steps a turn. Emits the body alone if a loop over
+  /// steps is already around it, or if the call has one step.
   void over_steps(unsigned at_once, const std::function<void()>& body, unsigned side_by_side = 1);
   unsigned steps_in_vector(const std::vector<ir::ValueId>& values, const std::vector<Sum>& sums,
                            const Blocks& blocks) const;

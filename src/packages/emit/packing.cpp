@@ -120,7 +120,8 @@ llvm::GlobalVariable* Emitter::pack(const std::vector<Sum>& sums, const std::vec
   return global(llvm::ConstantDataArray::getString(b_.getContext(), bytes.text(), false), "weights");
 }
 
-/// The elements of row k of a group's weights for a block, or of a word's rows, as they are stored.
+/// A row of a group's weights for a block, in the order in which its elements are stored: row k or, for products of
+/// bytes, the rows of word k.
 std::vector<double> Emitter::row_of(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks,
                                     int64_t block, int64_t k) const {
   const size_t vectors = group.size() * blocks.vectors;
@@ -150,7 +151,7 @@ std::vector<double> Emitter::row_of(const std::vector<Sum>& sums, const Group& g
   return row;
 }
 
-/// What makes up for the offset of stored left factors.
+/// What must be added to a column's sum, since the stored left factors have an offset.
 double Emitter::correction(const Part& part, int64_t column) const {
   double total = 0;
   for (int64_t k = 0; k < part.size; ++k)

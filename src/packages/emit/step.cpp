@@ -77,8 +77,8 @@ Value* Emitter::is_backwards() {
   return backwards_ = b_.CreateICmpNE(word, b_.getInt32(0));
 }
 
-/// Whether an input is copied to padded memory, since it is read as vectors, and the last may reach past its end.
-/// Products read single elements, if they don't round them to bytes.
+/// Whether an input must be copied to padded memory: it is read as vectors, of which the last may reach past the
+/// input's end. A product reads single elements of its left operand, unless it rounds the operand to bytes.
 bool Emitter::needs_stage(ValueId input) const {
   const std::vector<int64_t> shape = sizes(input);
   if (shape.empty() || shape.back() <= 1) return false;

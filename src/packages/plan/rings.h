@@ -6,14 +6,15 @@
 
 namespace weft::packages {
 
-/// A state that is a window over values that steps compute, kept as a ring. The new state has all but `fresh` of the
-/// old rows, in order, and `fresh` new rows at one end of a dim. Memory holds `rows` rows, of which the window takes
-/// `window`, from a first one on. The first `copied` rows have copies, `rows` rows further, so that a window that
-/// passes the last row continues in the copies. A step writes each new row twice, where the old window isn't, and moves
-/// the index of the first row. No row is moved.
+/// A state kept as a ring: a window over values that the steps compute. The new state has all but `fresh` of the old
+/// rows, in order, and `fresh` new rows at one end of a dim. The ring has `rows` rows. The window is `window`
+/// neighbouring rows of the ring, and a step moves only the index of its first row. The first `copied` rows have
+/// copies, `rows` rows further in memory, so that a window that passes the last row continues in the copies. A step
+/// writes each new row, and its copy if the row has one, outside of the old window.
 ///
-/// A call may be of `steps` steps at once. Its new rows are neighbours: those that pass the last row are copied to the
-/// first rows, together with those before, for which there is a guard of rows that nobody reads in front.
+/// A call may be of `steps` steps at once. The new rows of all its steps are neighbours. Where some of them pass the
+/// last row, all of them are copied `rows` rows back: some to the first rows, the others to a guard in front of the
+/// first row, which nobody reads.
 struct Ring {
   size_t dim = 0;
   int64_t window = 0, fresh = 0, steps = 1;

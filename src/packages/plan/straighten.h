@@ -4,9 +4,9 @@
 
 namespace weft::packages {
 
-/// A program without regions: the steps of a scan one after the other, and both sides of a cond, of which each result
-/// is selected. Sizes must be numbers. User's error naming a loop that is too long or whose length is not known (while,
-/// ragged scans), and a cond of which a side may fail, since both are computed.
+/// Makes a program without regions. The steps of a scan come one after the other. Both sides of a cond are computed,
+/// and each of its results is selected from the two. Sizes must be numbers. User's error naming a loop that is too long
+/// or whose length is not known (while, ragged scans), or a cond of which a side may fail.
 void straighten(ir::Program& program);
 
 }  // namespace weft::packages

@@ -13,7 +13,7 @@ namespace {
 using ir::Op;
 using ir::ValueId;
 
-/// Bytes of states that a call of several steps may have for its steps, since all but rings are kept for each.
+/// The most bytes that a call of several steps may keep of states: it keeps every state that is no ring for each step.
 constexpr int64_t kStates = int64_t{1} << 18;
 
 class Stretcher {
@@ -74,8 +74,8 @@ class Stretcher {
     return false;
   }
 
-  /// New rows of rings come as soon as they are known, so that no reader of the window stands before them. What was in
-  /// the window before stays where it is.
+  /// Orders the nests. The nest that writes a ring's new rows comes as soon as the nests whose values it reads, so that
+  /// no reader of the new window comes before it. Readers of the old window may come later: its rows stay in memory.
   void put_in_order() {
     std::vector<bool> placed(tasks_.tasks.size());
     const auto is_ready = [&](size_t task) {
@@ -100,7 +100,8 @@ class Stretcher {
     }
   }
 
-  /// Joins the nests between a reader of a state and the nest that computes the next state, where that isn't before.
+  /// Joins the nests from the first reader of a state to the nest that computes the next state, unless that nest comes
+  /// before all readers.
   void join() {
     joined_.assign(order_.size(), false);
     step_by_step_.assign(order_.size(), false);

@@ -7,8 +7,8 @@
 
 namespace weft::packages {
 
-/// In a call of several steps, nests between which all steps are completed: one nest that runs for all steps, or
-/// several that run step by step, since they compute a state that the next step reads.
+/// Nests of a call of several steps that are run for all steps before other nests follow. Either one nest, or several
+/// nests that run step by step, since they compute a state that the next step reads.
 struct Stretch {
   std::vector<size_t> tasks;  ///< in the order in which they run
   bool step_by_step = false;
@@ -21,9 +21,9 @@ struct Plan {
   std::vector<Stretch> stretches;  ///< of such a call
 };
 
-/// Plans calls of `steps` steps beside those of one. There are none if they gain nothing over so many calls of one
-/// step: if `steps` is 1, if most products follow from what a step before has computed, or if a step may fail, after
-/// which a state has to be as it was.
+/// Plans calls of one step and, where they are faster, calls of `steps` steps. Calls of several steps gain nothing if
+/// `steps` is 1, or if most products depend on results of the step before. They are also left out if a step may fail,
+/// since the state must then be as it was before that step.
 Plan plan_of(const Bound& step, int64_t steps);
 
 }  // namespace weft::packages

@@ -15,13 +15,13 @@ using ir::ValueId;
 /// The least rows and columns of weights in a product that multiplies bytes: for less, rounding the left operand takes
 /// longer than it saves. (A WaveNet of 16 channels, 16 columns, took 1.0 to 1.45 of float32's time.)
 constexpr int64_t kLeastRows = 16, kLeastColumns = 32;
-/// The most rows: sums of 127 * 127 have 32 bits.
+/// The most rows of weights: so many products of 127 * 127 add up to less than 32 bits hold.
 constexpr int64_t kMostRows = int64_t{1} << 17;
 
 /// Ops whose result is the operand's elements in another order, or fewer or more of them.
 bool is_view(OpCode code) { return ir::elements_of(code) != Elements::kComputed; }
 
-/// Ops whose result is their operands, or zeros, each in a place of its own.
+/// Ops whose result consists of parts: each operand, or zeros, in a place of its own.
 bool is_parts(OpCode code) {
   const ir::OpTraits& traits = ir::traits_of(code);
   return traits.lowering == ir::Lowering::kRowCopy || traits.updated >= 0;
@@ -176,7 +176,7 @@ class Divider {
     for (ValueId id : inner) inner_[id].insert(at);
   }
 
-  /// The first nest behind those that compute what the value follows from, as far as they are placed.
+  /// The index of the first nest behind all nests from which the value is computed, as far as these nests are placed.
   size_t behind(ValueId value) const {
     const Op* op = step_.op_of(value);
     if (op == nullptr || step_.is_constant(value)) return 0;

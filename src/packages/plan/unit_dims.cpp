@@ -13,7 +13,7 @@ using ir::Op;
 using ir::Shape;
 using ir::ValueId;
 
-/// The number of dims of one element behind the last larger one; 0 if there is no larger one.
+/// The number of dims of one element at the end of the shape; 0 if all dims have one element.
 size_t unit_dims_behind(const Shape& shape) {
   size_t count = 0;
   while (count < shape.size() && shape[shape.size() - 1 - count].constant() == 1) ++count;

@@ -4,8 +4,9 @@
 
 namespace weft::packages {
 
-/// Elementwise ops over shapes that end in dims of one element, as [1, C, 1] of a convolution's step, in shapes with
-/// these dims in front: code is made for vectors along the last dim. Sizes must be numbers, and regions gone.
+/// Gives elementwise ops other shapes: dims of one element at the end of a shape, as in [1, C, 1] of a convolution's
+/// step, come to the front, since code is made for vectors along the last dim. Sizes must be numbers, and the program
+/// must have no regions.
 void put_unit_dims_in_front(ir::Program& program);
 
 }  // namespace weft::packages

@@ -29,8 +29,9 @@ class Adjoints {
   ir::ValueId cotangent_or_zero(ir::ValueId value);
   /// Adds to the value's cotangent; nothing when it is not wanted or `cotangent` is kNoValue.
   void accumulate(ir::ValueId value, ir::ValueId cotangent);
-  /// The derivative of an op that reads the op's own result reads `value` instead of `result`. The two are equal:
-  /// `value` is the result behind a hook, so what a second derivative gives the result goes through the hook too.
+  /// The derivative of an op that reads the op's own result reads `value` instead of `result`. Both are equal, but
+  /// `value` is the result behind a hook: the gradient that a second derivative gives the result then goes through the
+  /// hook too.
   void show(ir::ValueId result, ir::ValueId value) { shown_.insert_or_assign(result, value); }
   ir::ValueId shown(ir::ValueId result) const {
     const auto found = shown_.find(result);

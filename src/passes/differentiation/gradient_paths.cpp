@@ -76,7 +76,7 @@ class Follower {
       for (const ValueId result : op.results) add_inputs(by_value_[result], of_unread_);
   }
 
-  /// A carry has what any step may have given it, so the step is followed until no carry gets more.
+  /// A carry has the inputs that any step may have given it, so the step is followed until no carry gets more inputs.
   void follow_scan(const Op& scan) {
     const ir::ScanView view(scan);
     for (size_t i = 0; i < view.inits.size(); ++i) by_value_[view.carry_args[i]] = by_value_[view.inits[i]];

@@ -40,9 +40,9 @@ bool grows(const Program& program, const Op& op) {
   return estimated_bytes(program.type(op.results[0])) / kMost > operands;
 }
 
-/// The cost of reading a stack, in percent of its bytes. A stack that has to be written first costs a pass over memory
-/// (110), so it must save bytes. An elementwise op right behind a product is free outside (100). Slices are better
-/// taken inside (102).
+/// The cost of reading a stack in the loop, in percent of the stack's bytes. Most stacks must first be written outside,
+/// which costs another pass over memory (110): such a stack must be smaller than what the loop reads without it. An
+/// elementwise op right behind a product costs nothing outside (100). Slices are better taken inside (102).
 int percent(OpCode code, bool leaves, bool behind_product) {
   if (leaves) return 101;
   if (!behind_product) return 110;

@@ -52,7 +52,7 @@ class EditedOps {
     std::erase_if(before_[place], [&](const Op& op) { return op.results[0] == result; });
   }
 
-  /// Calls f for the op at the place, if it is there, and for those put in front of it.
+  /// Calls f for the ops that were put in front of the place, and for the op at the place unless it was taken out.
   template <typename F>
   void for_each_at(size_t place, F&& f) const {
     if (auto found = before_.find(place); found != before_.end())

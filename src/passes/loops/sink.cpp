@@ -121,7 +121,8 @@ class Sink {
     return terms;
   }
 
-  /// Whether additions and subtractions lead from `v` to the carry's argument, on their left or as an operand.
+  /// Whether a chain of additions and subtractions leads from `v` back to the carry's argument. The chain follows left
+  /// operands, unless the right operand of an addition is the argument.
   bool leads_to(ValueId v, ValueId arg) const {
     while (v != arg) {
       const Op* op = definition(v);
@@ -173,7 +174,8 @@ class Sink {
     }
   }
 
-  /// Turns sums that would not gain after the loop back into ordinary carries. Whether there were any.
+  /// Turns sums that would not gain after the loop back into ordinary carries. Returns whether there were any such
+  /// sums.
   bool drop_bad_sums() {
     bool dropped = false;
     for (auto& terms : sums_) {

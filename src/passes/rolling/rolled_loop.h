@@ -34,7 +34,7 @@ class RolledWriter {
     std::vector<std::vector<ir::ValueId>> results;  ///< by place in the step
     size_t index;                                   ///< of the scan in the new block
   };
-  /// A value of one step of a rolled loop; floating ops may lie between.
+  /// The step of a rolled loop that a value comes from, directly or through floating ops.
   struct Member {
     size_t loop, step;
     bool operator==(const Member&) const = default;

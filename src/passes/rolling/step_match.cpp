@@ -153,7 +153,7 @@ ValueId StepMatch::carry(const Tuple& tuple) {
   return arg;
 }
 
-/// A carry, but in some steps after the first a value from outside, which comes from an x.
+/// A carry in place of which some steps after the first read a value from outside, which comes from an x.
 ValueId StepMatch::choice(const Tuple& tuple) {
   if (tuple.size() < steps_.count || is_inside(tuple[0]) || is_weight_) return kNoValue;
   Tuple before = tuple;

@@ -59,7 +59,7 @@ class StepMatch {
 
   /// True iff the steps have a body.
   bool run();
-  /// After run() has failed: fewer of the steps, which may have a body; at most two steps if there is no hope.
+  /// After run() has failed: fewer of the steps, for which there may be a body; at most two steps if there is no hope.
   Steps narrower() const;
 
   StepBody body;

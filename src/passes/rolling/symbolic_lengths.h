@@ -15,10 +15,10 @@ namespace weft::passes {
 ///       %hT, %ys = scan length T carry(%c = %h) xs(%xt = %x) { ... } : f32[B,8], f32[T,B,8]
 ///       %last = slice %ys {dim = 0, start = T-1, limit = T} : f32[1,B,8]
 ///
-/// All sizes of that number are taken for the length; so are places of slices that are just below it, and sizes if the
-/// types don't fit without. With the symbol's
-/// value at hand the result is the program that was given. Nothing says that a function does at another length what the
-/// result does there: who has traced it at that length too, and got the same result, knows.
+/// All sizes that equal the length are taken for it. So are the bounds of slices that are just below the length, and
+/// sizes just below it if the types don't fit otherwise. If the symbol has its original value, the result is the
+/// program that was given. Nothing says that a function does the same as the result at another length: to know that,
+/// trace the function at the other length too, and compare the results.
 ///
 /// A program whose types don't fit with the symbol, because a size that has nothing to do with the loop is the same
 /// number, stays as it is; so does one that would multiply by weights of a symbolic size, for which code is slower.

@@ -101,8 +101,8 @@ class Cse {
     return nullptr;
   }
 
-  /// Whether the op works on rows and stands outside the ragged scan that is being visited. Outside it works on all
-  /// rows, so its result may differ from that of an equal op on a step's rows: a sum over rows does.
+  /// Whether the op works on rows and stands outside the ragged scan that is being visited. There the op works on all
+  /// rows, so its result may differ from the result of an equal op on a step's rows, as a sum over rows does.
   bool other_rows(const Entry& entry) const {
     auto mentions = [&](const ir::Ragged& ragged) {
       auto on_rows = [&](ValueId v) { return mentions_rows(program_.type(v), ragged); };

@@ -21,7 +21,7 @@ class Simplifier {
   /// Simplifies an op that is not in the block yet (its result exists). Returns a simpler value if a rule applies; else
   /// appends the op and returns its result.
   ir::ValueId add(ir::Op op);
-  /// The same for an op with a new result; `declared` where the type must be.
+  /// The same for an op with a new result. `declared`: the result's type, for ops whose type must be declared.
   ir::ValueId make(ir::OpCode code, std::vector<ir::ValueId> operands, ir::Attrs attrs = {},
                    const ir::Type* declared = nullptr);
   /// Appends an op (a scan) as it is.

@@ -34,7 +34,8 @@ constexpr int64_t kLargestStage = 4096;
 /// pair of stages.
 constexpr int64_t kMostStages = 128;
 
-/// The most carries, xs and ys of such a scan: with 250, 500 and 1000 carries LLVM takes 4, 7 and 13 ms a carry.
+/// The most carries, xs and ys of a scan that is one function: with 250, 500 and 1000 carries LLVM takes 4, 7 and 13 ms
+/// a carry.
 constexpr int64_t kMostStacks = 256;
 
 constexpr Limits kLimits = {

@@ -10,7 +10,7 @@ namespace weft::planning {
 /// Needs the buffers of the op's operands and results.
 runtime::KernelCall choose_kernel(Schedule& schedule, const ir::Op& op);
 
-/// The views of its operands that the op's kernel follows.
+/// Which views of its operands the op's kernel can read without a copy.
 OperandViews kernel_views(const ir::Program& program, const ir::Op& op);
 
 }  // namespace weft::planning

@@ -33,8 +33,8 @@ namespace weft::planning {
 ///     %p = pack %w {widen = true, ...} : f32[3,16,16]
 ///     %y = matmul_packed %xf, %p : f32[T,B,48]
 ///
-/// A product by a cast of bf16 whose result is only rounded to bf16 takes its other factor rounded too, as PyTorch's
-/// product of bf16 does, and one that is an `outer` is bf16 then:
+/// If one factor of a product is a cast of bf16, and the result is only rounded to bf16, the other factor is rounded to
+/// bf16 too, as in PyTorch's product of bf16. If the product is an `outer`, its result then is bf16:
 ///
 ///     %dwf = outer %g, %xf : f32[48,16]
 ///     %dw = cast %dwf : bf16[48,16]

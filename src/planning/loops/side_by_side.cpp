@@ -136,8 +136,8 @@ class ScanGrouping {
     return !depends_on(accesses(place, by_steps), touched);
   }
 
-  /// The scan of the group, by index, in whose stack the value is, with the stack's steps as its first dim: a scan as
-  /// long as the follower, which goes the same way. -1: none.
+  /// The index in the group of the scan that has the value in its stack; -1 if there is none. The stack's steps must be
+  /// the value's first dim, and the scan must be as long as the follower and go the same way.
   int64_t leader_of(ValueId value, const ir::ScanView& follower, const ScanGroup& group) const {
     if (follower.ragged) return -1;
     const ir::Program& program = *schedule_.program;

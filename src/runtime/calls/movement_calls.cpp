@@ -16,9 +16,9 @@ namespace {
 
 // A call may be made in every step of a loop: nothing below allocates.
 
-/// Copies a part to the elements of the destination from `start` on. Returns where the next part starts. For a part
-/// without elements only the sizes are evaluated, since its other dims may overflow. Then all parts are empty, or the
-/// next part starts where this one does.
+/// Copies a part to the elements of the destination from `start` on. Returns the start of the next part. At a size of 0
+/// the part's other numbers are not evaluated, since they may overflow, and `start` is returned: either all parts are
+/// empty, or the next part has the same start.
 int64_t copy(const CopyCall& call, const CopyCall::Part& part, int64_t start, const CallContext& context) {
   InlineVector<CopyDim, kMaxCopyDims> dims;
   for (const CopyCall::Dim& dim : part.dims) {

@@ -16,9 +16,10 @@ namespace weft::runtime {
 /// panels (target::rows_worth_packing). Depends on sizes alone: the bits are the same on any number of threads.
 std::vector<int64_t> left_out_packs(const Plan& plan, const std::vector<int64_t>& symbols);
 
-/// The packs whose panels are packed where they are multiplied: their destinations, with the bytes of one panel in
-/// whole cache lines, which each member needs. Runs whose products go over the weights once or twice do this, since the
-/// panels are then never written to memory and read again. The bits are the same as with a stage that packs.
+/// The packs whose panels are packed where they are multiplied: the destination of each pack, and the bytes of one
+/// panel in whole cache lines. Each member needs memory for one panel. Panels are packed so in runs whose products go
+/// over the weights once or twice: the panels then are never written to memory and read again. The bits are the same as
+/// with a stage that packs.
 std::vector<BufferBytes> packs_on_the_way(const Plan& plan, const std::vector<int64_t>& symbols);
 
 /// The result of both functions above.

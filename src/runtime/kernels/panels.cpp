@@ -135,7 +135,7 @@ class PanelLoop {
     functions_.epilogue(functions_.closure, panels.first, panels.count, block.row, block.rows);
   }
 
-  /// Sets the panels that the kernels read, after packing them if they are packed on the way.
+  /// Sets the panels that the kernels read. Packs these panels first where a product packs on the way.
   void find_panels(const Panels& panels) const {
     for (int64_t i = 0; i < stage_.count; ++i) {
       PanelOperands& operands = operands_[i];

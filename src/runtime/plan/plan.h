@@ -50,9 +50,9 @@ struct BufferPlan {
 /// Machine code of a stage: computes rows lo..hi-1, and share `unit` of `units` of their columns; of a scan, in steps
 /// first_step..last_step-1. A scan whose steps are run by several calls is called for all of them, in order.
 ///
-/// Of kRows with a product, whose domain has three dims or more, the steps are elements of the first: rows lo..hi-1,
-/// counted from the first row of each of these steps. (So lo..hi-1 of step 0 can be any rows.) Others of kRows take no
-/// notice of steps.
+/// A stage kRows that has a product, and a domain of three dims or more, takes the elements of the first dim as steps.
+/// It computes rows lo..hi-1 of each step, counted from the step's first row. (So lo..hi-1 of step 0 can be any rows.)
+/// Other stages kRows ignore the steps.
 using StageFunction = void (*)(void* const* buffers, const int64_t* dims, void* barrier, int64_t lo, int64_t hi,
                                int64_t unit, int64_t units, int64_t first_step, int64_t last_step);
 
@@ -147,7 +147,7 @@ struct StagePlan {
   StepWork step;              ///< of a scan
   bool reverse = false;       ///< a scan whose steps take slices from the last to the first
   /// A stage before the scan that stores stacks for its steps alone. It may run within the scan instead, for some steps
-  /// at a time (window.h). Each row of the scan and step has the same number of the stage's rows.
+  /// at a time (window.h). For each row of the scan and each step the stage has the same number of rows.
   struct Window {
     int64_t stage = 0;             ///< StagePlan::index
     std::vector<int64_t> buffers;  ///< the buffers that it stores: stacks over the scan's length

@@ -36,7 +36,7 @@ void set_carries(const ControlPlan& loop, const int64_t* bytes, int64_t step, bo
   }
 }
 
-/// The earliest time, by place in memory, of a scan's steps step..end-1.
+/// The index, in stacks, of the first slice in memory among those of a scan's steps step..end-1.
 int64_t first_time(const StagePlan& scan, int64_t length, int64_t step, int64_t end) {
   return scan.reverse ? length - end : step;
 }
@@ -168,7 +168,7 @@ void Run::run_in_chunks(Stages stages, int64_t scan, const Member& member) {
 
 bool Run::run_stage(const StagePlan& stage, Member& member) {
   if (settings().delays) delay();
-  // This pack is left out, or made by the products that read it. All members see that, so there is no barrier.
+  // This pack is left out, or made by the products that read it. No barrier is needed, since all members decide alike.
   if (const auto* pack = std::get_if<PackCall>(&stage.call); pack && !packs_before(member.buffers[pack->destination]))
     return true;
   if (sizes_of(stage).is_windowed) return true;

@@ -21,9 +21,9 @@ namespace weft::runtime {
 /// One call of a program: the state that its members share.
 class Run {
  public:
-  /// `alone`: no other call is under way and nobody else uses the cores, as far as is known, so members may wait for
-  /// each other inside stages. `share_all`: members share loops of little work too, and wait whatever the cores do.
-  /// `places`: the buffers that have several places, for different members.
+  /// `alone`: as far as is known no other call is under way, and nobody else uses the cores, so members may wait for
+  /// each other inside stages. `share_all`: members share loops of little work too, and wait for each other even if
+  /// others use the cores. `places`: the buffers that have several places, for different members.
   Run(const Plan& plan, const StageCode& code, const std::vector<StageSizes>& sizes,
       const std::vector<int64_t>& symbols, const std::vector<PlacesOfMembers>& places, const int64_t* dims, bool alone,
       bool share_all)

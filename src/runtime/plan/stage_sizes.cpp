@@ -77,8 +77,8 @@ StepCosts step_costs(const StagePlan& scan, const StageSizes& sizes, const std::
   return {by_rows(mine), by_columns, by_rows(all)};
 }
 
-/// How many threads should share a scan's columns: all of them if by the cost model a step is faster so than split by
-/// rows, else 1.
+/// How many threads should share a scan's columns: all threads if the cost model says that a step is then faster than
+/// with the rows split among them, else 1.
 int64_t sharers_of(const StagePlan& scan, const StageSizes& sizes, const std::vector<int64_t>& symbols,
                    int64_t threads) {
   const int64_t rows = scan.splits_rows ? sizes.rows : 1;

@@ -20,7 +20,7 @@ constexpr int kBlock = 1024;    ///< elements of the left operand with one scale
 constexpr int kLeftRows = 4;    ///< rows of the left operand whose digits are made at once
 constexpr int kRowsAtOnce = 4;  ///< rows of weights
 
-/// Digits of two rows of the left operand whose sums fit the registers.
+/// How many digits, of two rows of the left operand together, have sums that fit the registers.
 constexpr int kMostDigitsAtOnce = kVectorBytes == 64 ? 6 : 2;
 
 template <typename T>

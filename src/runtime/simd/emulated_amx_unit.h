@@ -12,7 +12,7 @@ namespace {
 inline float number(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 inline uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 
-/// Denormals are zeros of the same sign.
+/// x, or zero of the same sign if x is denormal.
 inline float without_denormal(float x) {
   const uint32_t bits = bits_of(x);
   return (bits & 0x7f800000) == 0 ? number(bits & 0x80000000) : x;

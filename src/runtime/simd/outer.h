@@ -8,10 +8,10 @@ namespace weft::runtime {
 namespace {
 
 /// c[m][n] for a part of m at a time, over chunks of rows. The chunk's part of `a` is laid out as blocks
-/// [kOuterChunk][R] (second-level cache) and one panel of `b` at a time, or some of few rows, as [rows][width]
-/// (first-level cache); each register block then runs down the chunk, and prefetches some lines of the next chunk on
-/// its way. (128 rows: a panel of 24 KB. With 256 rows, whose panels fill a first-level cache of 48 KB, 129 GF/s became
-/// 171 for 25,600 rows, 512 by 128, on Granite Rapids.)
+/// [kOuterChunk][R], in the second-level cache. One panel of `b` at a time, or several panels if they have few rows, is
+/// laid out as [rows][width], in the first-level cache. Each register block then runs down the chunk, and prefetches
+/// some lines of the next chunk on its way. (128 rows: a panel of 24 KB. With 256 rows, whose panels fill a first-level
+/// cache of 48 KB, 129 GF/s became 171 for 25,600 rows, 512 by 128, on Granite Rapids.)
 constexpr int64_t kOuterChunk = 128;
 constexpr int kOuterUnits = 3;
 constexpr int kOuterRows = block_shape(kOuterUnits).rows;
@@ -31,9 +31,10 @@ struct OuterSizes {
 constexpr int64_t kPanelsWorthPackingA = 4;
 constexpr int64_t kBlocksWorthPackingB = 6;
 
-/// Panels of few rows are small, so several are taken at once, as many as fill half of the first-level cache. A block's
-/// rows of c are then written in runs as long as all of these. (8 rows, 2048 by 512, AVX2, Zen 3: 18 GF/s a panel at a
-/// time, 33 with it; a result that is written once is bound by the misses of its rows.)
+/// Panels of few rows are small. So several panels are taken at once: as many as fill half of the first-level cache. A
+/// block's rows of c are then written in runs as long as these panels together. (8 rows, 2048 by 512, AVX2, Zen 3: 18
+/// GF/s with one panel at a time, 33 with several; the cache misses of its rows bound the speed of a result that is
+/// written once.)
 constexpr int64_t kPanelsBytes = int64_t{16} << 10;
 
 template <typename T>

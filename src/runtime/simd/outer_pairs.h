@@ -15,8 +15,8 @@ constexpr int64_t kHalfSteps = 512;  ///< rows of a and b at a time
 constexpr int kHalfUnits = 3;
 constexpr int64_t kHalfPanelWidth = kHalfUnits * Simd<float>::kUnitLanes;
 
-/// Part: the rows of the tile; Columns: its columns. Each operand is packed again for each part of the other, so the
-/// faster the products, the larger the parts must be.
+/// Part: the rows of the tile; Columns: its columns. Each operand is packed again for each part of the other operand.
+/// Where products are fast, packing takes more of the time, and larger parts pay.
 template <int64_t Part, int64_t Columns>
 struct OuterPairsScratch {
   static constexpr int64_t kPart = Part, kColumns = Columns;

@@ -46,7 +46,7 @@ template <typename T>
 constexpr int64_t kBytesAhead = int64_t{4} * kVectorBytes;
 
 /// destination[i * destination_step + j] = source[j * ld + i] for i < k and j < lanes; columns from `count` on are
-/// zeros. The source's elements are of T, or become it.
+/// zeros. The source's elements have type T, or are converted to it.
 template <typename T, typename Source>
 void transpose_strip(const Source* source, int64_t ld, int64_t count, int64_t k, T* destination,
                      int64_t destination_step) {
@@ -71,7 +71,7 @@ void transpose_strip(const Source* source, int64_t ld, int64_t count, int64_t k,
 }
 
 /// destination[i * destination_step + j] = source[i * ld + j] for i < k and j < lanes; columns from `count` on are
-/// zeros. The source's elements are of T, or become it.
+/// zeros. The source's elements have type T, or are converted to it.
 template <typename T, typename Source>
 void copy_strip(const Source* source, int64_t ld, int64_t count, int64_t k, T* destination, int64_t destination_step) {
   if (count == Simd<T>::kLanes) {
@@ -81,8 +81,8 @@ void copy_strip(const Source* source, int64_t ld, int64_t count, int64_t k, T* d
   }
 }
 
-/// Steps of transposed weights at once. Where a vector is less than a line of the panel, the line is still in the cache
-/// when its other part is written.
+/// How many steps of transposed weights are packed at once. If a vector is only a part of a line of the panel, the line
+/// is still in the cache when its other part is written.
 constexpr int64_t kPackedAlong = kVectorBytes == target::kUnit ? 1024 : 64;
 
 /// Packs the steps k0..k0+steps-1 of one panel.

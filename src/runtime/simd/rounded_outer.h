@@ -6,7 +6,8 @@
 namespace weft::runtime {
 namespace {
 
-/// Rows, and most columns, of c whose f32 sums stay in the core's own cache until they are rounded.
+/// How many rows, and at most how many columns, of c keep their f32 sums in the core's own cache until these are
+/// rounded.
 constexpr int64_t kRoundedRows = 128, kRoundedColumns = 6 * OuterSizes<float>::kPanel;
 
 struct RoundedOuterScratch {

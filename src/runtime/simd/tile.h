@@ -375,8 +375,9 @@ template <typename T, int Units, BlockShape kShape, typename Ahead>
   });
 }
 
-/// Calls body(panel, first step, steps, onto) for the parts of `part_steps` of each of `count` panels; where there is
-/// one block of rows only, or something is added at the end, a panel is one part.
+/// Divides each of `count` panels into parts of `part_steps` steps, and calls body(panel, first step, steps, onto) for
+/// each part. A panel is one part if there is only one block of rows, or if the result is added to c
+/// (`args.accumulate`).
 template <typename Args, typename Body>
 [[gnu::always_inline]] inline void for_parts(const Args& args, int64_t count, int64_t blocks, int64_t part_steps,
                                              const Body& body) {

@@ -30,7 +30,8 @@ template <typename T, int... Lane>
                                  ((Lane % 2) * lanes.kCount + Lane / kHere * kHere + Lane % kHere / 2 + kHere / 2)...);
 }
 
-/// Adds each even block of 16 bytes to the odd one behind it: first the sums of a's blocks, then of b's.
+/// Adds each even block of 16 bytes to the odd block behind it. The result has the sums of a's blocks, then the sums of
+/// b's blocks.
 template <typename T, int... Lane>
 [[gnu::always_inline]] inline Vector<T> add_picked(Vector<T> a, Vector<T> b, Lanes<Lane...> lanes) {
   constexpr int kHere = kBlockLanes<T>, kCount = lanes.kCount;
@@ -66,8 +67,8 @@ template <typename T>
 
 // ---- dot products with rows of the weights
 
-/// Rows of the left operand at once. Each block of rows loads all of the weights again, most of them across two lines
-/// where rows of the weights don't begin with one.
+/// How many rows of the left operand are multiplied at once. Each block of rows loads all of the weights again. Where
+/// rows of the weights don't begin with a cache line, most of these loads go across two lines.
 constexpr int kMostRowsOfDots = target::rows_of_dots(kVectorBytes == 64);
 
 /// Rows of the weights at once: enough sums to hide the latency of an FMA.
@@ -244,8 +245,8 @@ bool prefetches_next_unit(int64_t rows, const ProductLayout& layout) {
   return rows > kMostRowsOfDots && layout.k >= Kind::kSteps && layout.ld == layout.k && bytes <= kMostBytes;
 }
 
-/// ProductKernel without panels. It prefetches its own next weights, not `ahead`, where they are not transposed or as
-/// prefetches_next_unit() says.
+/// ProductKernel without panels. Prefetches its own next weights, and not `ahead`, if the weights are not transposed or
+/// if prefetches_next_unit() is true.
 template <typename Kind>
 void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
                       void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {

@@ -23,7 +23,7 @@ def integers(*shape, low=-9, high=9):
 
 
 def ones_apart(x):
-    """Without the numbers in (-1, 1)."""
+    """Moves each number away from 0 by 1, so that none but 0 itself lies in (-1, 1)."""
     return x.sign() * (x.abs() + 1)
 
 

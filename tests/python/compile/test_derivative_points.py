@@ -74,8 +74,8 @@ NAN_IS_ARBITRARY = {
     "grid_sampler_2d": _OUTSIDE,
     "grid_sampler_3d": _OUTSIDE,
 }
-#: Ops with only the first result's gradient here: PyTorch has none of the others, or loses it unless each result's
-#: gradient arrives.
+#: Ops of which only the first result's gradient is tried here. PyTorch has no gradients of the other results, or loses
+#: them unless each result gets a gradient.
 FIRST_RESULT_ONLY = (
     "native_layer_norm",
     "native_group_norm",

@@ -165,7 +165,7 @@ def test_decompositions_are_pytorchs(name: str) -> None:
 @pytest.mark.parametrize("dynamic", [False, True])
 @every_layer
 def test_a_table_without_the_operator_keeps_it(name: str, dynamic: bool) -> None:
-    """As without Weft: torch.onnx.export has such a table, and makes one node of it."""
+    """As without Weft. torch.onnx.export has a table without the operator, and makes one node of the operator."""
     model, program = exported(name, dynamic)
     before = Counter({op: n for op, n in operators(program).items() if ".input" in op or ".data" in op})
     decomposed = program.run_decompositions({})

@@ -57,7 +57,7 @@ def _samples(op: Any) -> list[Any]:
 
 
 def _gradients(results: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
-    """Of a real loss that depends on both parts of each result."""
+    """The gradients of a real loss that depends on both parts of each result."""
     losses = []
     for result in results:
         if result.requires_grad:

@@ -162,7 +162,7 @@ def test_gradients_and_tangents():
 
 @pytest.mark.parametrize("differs", ["factor", "scale", "both"])
 def test_numbers_that_differ_from_call_to_call(differs):
-    """Numbers of the parts of an operation are no numbers of the record."""
+    """Numbers in the parts of a composite operation are not among the record's numbers."""
     q, k, v = heads(3)
     on_device = [each.to("weft") for each in (q, k, v)]
     with torch.no_grad():

@@ -72,8 +72,8 @@ def test_lengths_at_random(kind, batch_first, enforce_sorted, options):
         expected = trained(on_cpu, x, lengths)
         torch.testing.assert_close(trained(on_device, x.to("weft"), lengths), expected, rtol=1e-4, atol=1e-5)
     after = weft.device.stats()
-    # One batch a step. The first is not compiled. There are programs for lengths alone, for one step of padding more
-    # than the longest has, and for both of another number of sequences.
+    # Each step is one batch, and the first batch is not compiled. There is a program for other lengths, another one
+    # where the padding is a step longer than the longest sequence, and both again for another number of sequences.
     assert sum(after[name] - before[name] for name in ("plain_batches", "compiled_batches")) == 12
     assert after["records"] - before["records"] <= 6
     assert after["plain_batches"] - before["plain_batches"] <= 3
@@ -81,7 +81,7 @@ def test_lengths_at_random(kind, batch_first, enforce_sorted, options):
 
 
 def test_a_step_is_one_batch():
-    """Asking for the order of the sequences, which is arithmetic of integers, doesn't cut it."""
+    """The step asks for the order of the sequences. That is arithmetic of integers, and doesn't cut the step."""
     _, on_device = both("lstm", True, False)
     lengths = torch.tensor([9, 24, 3, 24])
     x = torch.randn(4, 24, INPUT, device="weft")
@@ -166,7 +166,7 @@ def test_integers_are_computed_ahead_of_the_rest():
     assert pending() == 1
     assert (lengths + 1).cpu().tolist() == ((words != 0).sum(1) + 1).tolist()
     assert pending() == 1
-    # What follows from floats runs with all that is pending, and so does what is large.
+    # A value that is computed from floats runs with all that is pending, and so does a large value.
     assert bool((y > 0).any()) == bool((y.cpu() > 0).any())
     assert pending() == 0
     y = y.cos()

@@ -11,7 +11,8 @@ from torch.nn import functional
 
 import weft
 
-#: By Python text, of `x` [4, 3] and `y` [2, 3, 5, 4], floats without gaps, transposed, or with gaps.
+#: Operations as Python text, on floats `x` [4, 3] and `y` [2, 3, 5, 4], which are tried without gaps, transposed and
+#: with gaps.
 OPERATIONS = [
     "torch.stack([x, x])",
     "torch.stack([x, 2 * x, x], -1)",

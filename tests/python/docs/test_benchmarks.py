@@ -136,8 +136,8 @@ def test_a_page_without_the_markers_is_refused():
 
 
 def test_inductor_compiles_the_layer_itself_and_not_wefts_operator():
-    """With Weft imported too: without the setting Dynamo would leave the layer to eager PyTorch, and eager PyTorch
-    would be measured."""
+    """Also when Weft is imported. Without Dynamo's setting allow_rnn, Dynamo would leave the layer to eager PyTorch,
+    and eager PyTorch would be measured."""
     with benchmark("peers.pytorch") as peers:
         with peers.without_weft():
             assert not torch._dynamo.config.allow_rnn

@@ -28,7 +28,8 @@ def tracked_files() -> list[Path]:
 
 
 def test_the_folder_list_of_the_architecture_is_the_tree() -> None:
-    """Folders and the folders in them, and the packages of Python in theirs."""
+    """The list has the folders at the root and the folders in these; of python/weft also the folders one level
+    deeper."""
     listed = re.findall(r"^\| `([a-z_/]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
     present = {
         Path(*file.parts[:depth])

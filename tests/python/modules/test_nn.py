@@ -33,7 +33,8 @@ def test_layers_and_directions(name):
 def test_shapes(name, steps, batch, hidden):
     """One step, no rows, sizes that no vector divides, rows for two threads, units for two threads.
 
-    Programs are compiled for a number of units, not of steps and rows: those of seven are the other tests'.
+    Programs are compiled for each number of units, but not for each number of steps or rows. The other tests have seven
+    units too, and share the programs.
     """
     if "projected" in name and hidden < 4:
         hidden = 4
@@ -175,7 +176,7 @@ def test_recurrent_dropout_is_one_mask_a_sequence():
 @pytest.mark.parametrize("bidirectional", [False, True])
 @KINDS
 def test_is_init_is_running_the_pieces_one_by_one(kind, bidirectional):
-    """Rows with restarts in different places; the first piece has the given state, the others zeros."""
+    """Rows restart at different steps. A row's first piece begins with the given state, its other pieces with zeros."""
     case = Case(kind, steps=9, batch=4, bidirectional=bidirectional, with_init=False)
     case.is_init = torch.zeros(9, 4, dtype=torch.bool)
     starts = {0: [0], 1: [0, 3, 4], 2: [0, 8], 3: [0, 1, 5]}
@@ -213,7 +214,7 @@ NAMED = [
 
 @pytest.mark.parametrize("name", NAMED)
 def test_named_activations(name):
-    """Far from zero too, where exponentials overflow."""
+    """Also at numbers far from zero, where exponentials overflow."""
     case = Case("RNN", activation=name, hidden=9, steps=1, batch=5)
     with torch.no_grad():
         case.module.weight_ih_l0.mul_(30)

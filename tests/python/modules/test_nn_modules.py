@@ -276,7 +276,8 @@ def test_packed_sequences(name, enforce_sorted):
 
 @pytest.mark.parametrize("options", [{"zoneout": 0.5}, {"recurrent_dropout": 0.5}])
 def test_packed_sequences_in_training(options):
-    """Masks have the shapes of the packed rows: with sequences of one length, those of the padded call."""
+    """Masks have the shapes of the packed rows. If all sequences have one length, these are the shapes of the padded
+    call."""
     case = Case("LSTM", with_init=False, **options)
     packed = nn.utils.rnn.pack_padded_sequence(case.x, [4, 4, 4])
     want = case.ours()

@@ -36,8 +36,8 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 ALLOWED_ULP = {torch.float32: 64, torch.float64: 64, torch.bfloat16: 6, torch.float16: 6}
 ALLOWED_ULP_OF_ALL = {torch.float32: 4, torch.float64: 4, torch.bfloat16: 1, torch.float16: 1}
 
-#: By dtype, results and gradients apart: the largest error met, in units in the last place of the largest element of
-#: all results or gradients, ours and PyTorch's; conftest.py prints it in the end.
+#: The largest errors met, of Weft and of PyTorch, by dtype and separately for results and gradients. In units in the
+#: last place of the largest element of all results, or of all gradients. conftest.py prints them in the end.
 worst: dict[tuple[str, str], tuple[float, float]] = {}
 
 
@@ -278,7 +278,7 @@ def compare(config: Config, what: str, ours: list[Tensor], theirs: list[Tensor],
         if not a.is_floating_point():  # a packed sequence's batch sizes and indices
             assert torch.equal(a, b)
             continue
-        # Numbers that were computed in fewer bits than their dtype has are judged by the fewer.
+        # Numbers that were computed in a narrower dtype than their own are judged by the narrower dtype.
         dtype = min((a.dtype, config.dtype, config.autocast or a.dtype), key=lambda dtype: -torch.finfo(dtype).eps)
         factor = torch.finfo(a.dtype).eps / torch.finfo(dtype).eps
         mine, pytorchs = (error_in_ulp(found, exact, largest([exact])) * factor for found in (a, b))

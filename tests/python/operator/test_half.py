@@ -145,7 +145,7 @@ def test_layer_rounds_only_what_comes_out(kind, dtype, sizes):
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
 def test_layer_is_pytorchs(kind, dtype, sizes):
-    """PyTorch's kernels round every intermediate result to the type: some of its ulps apart."""
+    """PyTorch's kernels round every intermediate result to the type, so the results are some ulps of the type apart."""
     module, leaves = make_inputs(kind, sizes, TYPES[dtype])
     text = layer(kind, *sizes[2:], dtype)
     found = forward_backward(lambda inputs: weft.call(text, inputs), leaves, TYPES[dtype])
@@ -196,7 +196,8 @@ program @rnn(%x: bf16[T,B,{I}], %h0: bf16[B,{H}], %w: bf16[{H},{I}], %u: bf16[{H
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_bf16_on_both_sides_of_a_product(sizes):
-    """A carry of bf16, so that both products of the step are of bf16 numbers: as PyTorch's step by step in f32."""
+    """A bf16 carry, so that both products of the step multiply bf16 numbers. Each step is compared with PyTorch's step
+    in f32."""
     steps, batch, inputs, hidden = sizes
     x, h, w, u = (
         torch.randn(shape).bfloat16()
@@ -239,7 +240,8 @@ program @p(%x: {name}[N,37], %y: {name}[N,37], %w: {name}[37,11]) {{
 
 @pytest.mark.parametrize("sizes", [(1, 1, 7, 5), (1, 40, 16, 33), (6, 3, 1, 17)])
 def test_f16_weights_of_a_step_are_f32_in_products(sizes):
-    """The weights of a step of one's own, cast to f32 there: the bits of f32 weights, and gradients rounded once."""
+    """A user's step casts f16 weights to f32. The results have the bits that f32 weights give, and the gradients are
+    rounded once."""
     steps, batch, inputs, hidden = sizes
     x, h = torch.randn(steps, batch, inputs), torch.randn(batch, hidden)
     halves = [torch.randn(shape).div(4).half() for shape in ((hidden, inputs), (hidden, hidden))]

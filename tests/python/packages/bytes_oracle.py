@@ -1,4 +1,5 @@
-"""What quantize="int8-dynamic" computes, in plain PyTorch: the integers exactly, and the order of all roundings."""
+"""What quantize="int8-dynamic" computes, in plain PyTorch: with the same integers, and with all roundings in the same
+order."""
 
 from __future__ import annotations
 

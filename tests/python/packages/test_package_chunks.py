@@ -130,7 +130,7 @@ def steps_beside_each_other(folder: Any) -> bool:
 def test_where_several_steps_are_computed_at_once(
     model: nn.Module, beside: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Where most products follow from nothing that a step before has computed."""
+    """Several steps are computed at once where most products don't depend on results of the step before."""
     time = 1 if isinstance(model, nn.GRU) else 2
     x = torch.randn(1, 50, 1) if time == 1 else torch.randn(1, 1, 50)
     folder = tmp_path_factory.mktemp("packages") / "model"

@@ -93,7 +93,8 @@ def test_the_player_says_what_is_wrong_with_a_file(amplifier: tuple[Path, dict[s
 
 
 def test_the_player_of_damaged_files(amplifier: tuple[Path, dict[str, float]]) -> None:
-    """Headers of random bytes, cut anywhere: it plays what it is told is there, or says what is wrong."""
+    """Files have headers of random bytes, and end anywhere. The player plays what the header says is there, or says
+    what is wrong."""
     output, _ = amplifier
     whole, chance, refused = amp.wav(torch.randn(100)), random.Random(7), 0
     for _ in range(150):

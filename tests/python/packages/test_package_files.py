@@ -174,7 +174,7 @@ def test_rust_calls_it(tmp_path: Path) -> None:
 
 
 def test_the_header_says_what_a_call_takes_and_gives(tmp_path: Path) -> None:
-    """Also of a model over time: how many steps, and how late each output is."""
+    """For a model over time it also says how many steps a call takes, and how late each output is."""
 
     def step(carry: dict[str, Tensor], x: tuple[Tensor, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         count = carry["n"] + x[1]

@@ -97,7 +97,7 @@ def test_what_needs_the_future_is_refused_with_its_line(tmp_path_factory: pytest
 
 
 def test_a_model_that_is_taken_for_a_step_is_told_of_time(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A function, or a module with two arguments, may be either."""
+    """A function, or a module with two arguments, may be a model or a step."""
 
     class Shifted(nn.Module):
         def forward(self, x: Tensor, by: Tensor) -> Tensor:

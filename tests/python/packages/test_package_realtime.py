@@ -62,7 +62,8 @@ def test_no_call_of_the_system(name: str, target: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def interposed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the program with a package's library for some steps, and with what it shall do itself."""
+    """A function that runs the program with a package's library for some steps. `provoked`: what the program shall also
+    do itself."""
     place = tmp_path_factory.mktemp("interposed")
     library = MODELS["gru"](place / "model", packaged.NATIVE[-1]) / "libmodel.so"
     if not library.exists():

@@ -128,7 +128,7 @@ SPECIAL = [
 
 @pytest.mark.parametrize("target", [*packaged.NATIVE, *EMULATED])
 def test_functions(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """All at once: each within a few units in the last place of PyTorch's, at the edges too."""
+    """All functions in one step: each result is within a few units in the last place of PyTorch's, at the edges too."""
     torch.manual_seed(6)
     count = 37
     xs = torch.cat([torch.tensor(SPECIAL), torch.randn(2000) * 3, torch.rand(500) * 60 - 30, torch.randn(500) * 1e-3])

@@ -53,7 +53,8 @@ def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
 
 
 def check_bits(model: Any, xs: Tensor, time: int, factory: pytest.TempPathFactory, seed: int = 0) -> Any:
-    """Steps, random chunks, before and after the object is whole, and the package; returns the stream."""
+    """Checks that a stream gives the package's bits: by single steps and by random numbers of steps, before and after
+    the whole object is compiled. Returns the stream."""
     rng = random.Random(seed)
     stream = weft.stream(model, xs, time=time, check=False)
     if stream.target is None:

@@ -129,7 +129,8 @@ class Wave(nn.Module):
 
 
 def test_saved_states_fit_all_targets(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever the turn of its rings: what is saved is the same on each target, and goes on anywhere."""
+    """Wherever the windows stand in their rings, the saved bytes are the same for each target, and every target
+    continues from them."""
     torch.manual_seed(5)
     wave, xs = Wave(4, 5).eval(), torch.randn(1, 4, 90)
     models = []

@@ -171,7 +171,7 @@ def test_masks_drawn_in_the_step_are_the_same_forward_and_backward() -> None:
     expected = torch.autograd.grad(expected_y, list(module.parameters()), cotangent)
     for value, reference in zip((y, *found), (expected_y, *expected), strict=True):
         assert distance(value, reference) < 1e-12
-    # 512 coins: 0.5 +- five standard deviations; and no step's masks are another's, nor a unit's the same throughout.
+    # 512 coins: 0.5 +- five standard deviations. No two steps have the same mask, and every unit is kept in some step.
     assert 0.39 < kept.double().mean().item() < 0.61
     assert len({tuple(mask.flatten().tolist()) for mask in kept}) == 8
     assert (kept.double().mean(0).flatten() > 0).all()

@@ -1,4 +1,4 @@
-"""Rows from a place that a tensor says: caches that a step writes and reads, against eager PyTorch."""
+"""Rows from an index on that a tensor gives: caches that a step writes and reads, against eager PyTorch."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def plain_scan(step: Callable[..., Any], h: Tensor, xs: list[Tensor]) -> tuple[T
 def outcome(
     how: Callable[..., Any], f: Callable[..., Any], tensors: list[Tensor], xs: int, differentiable: bool
 ) -> list[Any]:
-    """Results and gradients of `f` in a step; None for an input that no gradient gets to.
+    """Results and gradients of `f` in a step; None for an input without a gradient.
 
     The first `xs` tensors come one a step each, the others from outside.
     """

@@ -304,7 +304,8 @@ class TestCheckpointScan:
         torch.testing.assert_close(ours, weft.scan(lambda h, _: (torch.sin(h), h), h, length=10))
 
     def test_memory_grows_with_the_root_of_the_length(self) -> None:
-        """The growth of the process in the backward, in a fresh process each, since a process keeps memory."""
+        """Compares by how much a process grows in the backward. Each function runs in a fresh process, since a process
+        keeps memory."""
         script = """
 import sys, torch, weft
 cell, scan = torch.nn.GRUCell(32, 32), getattr(weft, sys.argv[1])

@@ -138,7 +138,8 @@ class TestSideEffects:
         assert norm.num_batches_tracked == 0
 
     def test_a_tensor_kept_by_a_step_that_has_no_program_either(self) -> None:
-        """As a spiking neuron of snntorch keeps its reset. Each call raises, the first as well as the next."""
+        """The step keeps a tensor as a spiking neuron of snntorch keeps its reset. The first call raises, and so do the
+        next."""
 
         class Noisy(torch.autograd.Function):
             @staticmethod
@@ -208,7 +209,8 @@ def test_the_reason_of_a_fallback_is_about_the_users_program(how):
 
 @pytest.mark.parametrize("features", [1, 2, 5, 7])
 def test_a_cells_weights_of_a_wrong_size_are_an_error(features: int) -> None:
-    """chunk gives fewer parts than there are gates then: reading the last one ended the process."""
+    """For such weights `chunk` gives fewer parts than the cell has gates, and reading the last gate crashed the
+    process."""
     h, x = torch.zeros(3, 4), torch.randn(6, 3, 4)
     weights = torch.randn(features, 4), torch.randn(features, 4)
     for step in (

@@ -41,7 +41,7 @@ def _step(of):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_size_is_never_taken_for_another(place):
-    """With expressions of a size that a few sizes can't distinguish from other expressions."""
+    """The expressions of a size are ones that can't be distinguished from other expressions by a few sizes."""
     chosen = random.Random(place)
     for size in chosen.sample(list(SIZES), 2):
         step = _step(lambda h, n, size=size: PLACES[place](h, SIZES[size](n)))
@@ -79,7 +79,8 @@ def test_one_program_for_all_sizes(name):
 
 
 def test_weights_keep_their_sizes():
-    """Kernels for a number of features are faster: each has a program, and nothing is tried for long."""
+    """Kernels for a constant number of features are faster. So each number of features has a program of its own, and no
+    further programs are kept."""
     programs.table.clear()
     for features in (5, 7, 9):
         cell = torch.nn.GRUCell(3, features)

@@ -1,5 +1,5 @@
-"""Random numbers in a scan within another function: those of the loop for the same seed, and the generator where the
-loop leaves it."""
+"""Random numbers in a scan within another function: for the same seed they are those of the loop, and the generator
+ends in the state in which the loop leaves it."""
 
 from __future__ import annotations
 

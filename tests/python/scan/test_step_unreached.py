@@ -1,4 +1,4 @@
-"""Inputs of a step that no gradient gets to, and results that none comes from."""
+"""Inputs of a step that get no gradient, and results that no gradient comes from."""
 
 from __future__ import annotations
 

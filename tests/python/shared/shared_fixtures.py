@@ -51,8 +51,8 @@ def heed_interrupts() -> None:
 def _fresh_state(request):
     """The same random numbers for every test, statistics that start at zero, and warnings that nobody has seen.
 
-    Among workers that share cores one test in eight has two threads all the same. They are always the same ones,
-    whatever their folder.
+    Where workers share cores, one test in eight has two threads all the same. Which tests have two threads depends on
+    their names alone, and not on the folder that they are in.
     """
     torch.manual_seed(0)
     weft.reset_stats()
@@ -93,7 +93,8 @@ def _run(python: str, folder: Path, script: str, **environment: str) -> str:
 
 
 def _cpu_seconds() -> float:
-    """Of this process, all its threads, and the processes that it has waited for; forks of others included."""
+    """The CPU time of this process, of all its threads, and of the processes that it has waited for, with the forks
+    that warm_python's server has made."""
     return sum(os.times()[:4]) + warm_python.cpu_seconds()
 
 

@@ -27,7 +27,8 @@ def name_of(op: OpInfo) -> str:
 
 @pytest.fixture(autouse=True)
 def _as_it_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Without warnings, and without op_db's seeds before each call of an op that draws: a step does this only once."""
+    """Ignores warnings, and leaves out op_db's seeding before each call of an op that draws, which a captured step
+    would do only once."""
     monkeypatch.setattr(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -204,7 +204,7 @@ def test_windows(model: nn.Module, delay: int) -> None:
 
 @pytest.mark.parametrize("steps", [256, 384, 640, 1280])
 def test_large_strides_of_short_examples(steps: int) -> None:
-    """Two windows are few to tell a stride by: 60 steps in groups of 4 may be windows 30 apart as well as 32."""
+    """A stride is hard to tell from two windows: 60 steps in groups of 4 may be windows that are 30 apart, or 32."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv1d(1, 6, 128, stride=128), nn.ReLU(), nn.Conv1d(6, 2, 1)).eval()
     stream = weft.stream(model, torch.randn(1, 1, steps), time=2)

@@ -19,7 +19,7 @@ namespace {
 using testing::adds;
 using testing::in_child;
 
-/// A program of the number's own.
+/// A program that differs from the programs of all other numbers.
 ir::Program program(int64_t number) { return ir::parse(testing::adding(number)); }
 
 /// At the end, since from then on none begins.

@@ -89,7 +89,8 @@ TEST_F(EngineLoops, CarriedIndex) {
   EXPECT_EQ(testing::fallbacks("gather"), 0);
 }
 
-/// A step that writes a row of a cache and reads the whole, with the lines `more` between; then the yielded values.
+/// A program whose step writes a row of a cache. `more`: further lines of the step, which read the cache; `y`: the
+/// value that the step yields.
 std::string cache_text(const std::string& more, const std::string& y) {
   return R"(program @cache(%x: f32[T,B,9], %c0: f32[B,7,9], %at: i64[T]) {
     %c, %ys = scan length T carry(%c = %c0) xs(%xt = %x, %p = %at) {
@@ -330,7 +331,7 @@ TEST_F(EngineLoops, ManyLoopsInsideEachOther) {
 }
 
 TEST_F(EngineLoops, AsDeepAsProgramsMayBe) {
-  // Too many steps to run with two of each: the engine compiles it, and of length 1 it runs.
+  // With two steps in each loop there would be too many steps to run, so each loop has one step.
   const std::string text = nested_program(static_cast<int>(ir::kMaxRegionDepth) - 1);
   compare(testing::replaced(text, "length 2", "length 1"), {{{"B", 3}}});
 }

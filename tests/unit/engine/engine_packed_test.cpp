@@ -78,8 +78,8 @@ TEST_P(EnginePacked, BadBatchSizesAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(All, EnginePacked, ::testing::Values("packed_gru", "packed_lstm"));
 
-/// Few wide sequences: columns are shared, and rows that end or enter are copied by columns, of carries that come from
-/// a product, an elementwise op, a concatenation, a sum and as they are.
+/// Few wide sequences: columns are shared, and the carries of rows that end or enter are copied by columns. The carries
+/// come from a product, an elementwise op, a concatenation and a sum; one is another carry as it is.
 TEST(EnginePackedWide, FewSequencesShareColumns) {
   std::string text = R"(program @wide(%x: f32[N,256], %sizes: i64[T], %a: f32[B,256], %b: f32[B,256], %c: f32[B,2,128],
                                       %d: f32[B], %e: f32[B,256], %w: f32[256,256], %v: f32[256,128]) {

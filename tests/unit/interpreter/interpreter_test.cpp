@@ -146,7 +146,7 @@ TEST(Interpreter, HalfConvertsExactly) {
     float value = interpreter::float_from_half(static_cast<uint16_t>(bits));
     if (std::isnan(value)) continue;
     ASSERT_EQ(interpreter::half_from_float(value), bits);
-    // Just below and just above the middle to the next number.
+    // Tries numbers at, just below and just above the middle between this number and the next.
     float next = interpreter::float_from_half(static_cast<uint16_t>(bits + 1));
     if ((bits & 0x7fff) >= 0x7bff) continue;
     float middle = value + (next - value) / 2;

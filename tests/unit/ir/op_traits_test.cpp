@@ -1,5 +1,5 @@
-// Traits of ops.def against the interpreter: what a row says of its op's elements is so, and each op that says it is
-// tried.
+// Traits of ops.def against the interpreter: what a row says of its op's elements must be true. Every op whose row says
+// something is tried.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ const std::map<OpCode, std::string> kOps = {
     {OpCode::kReverse, "reverse %a {dim = 1}"},
 };
 
-/// The program of one op, and what it makes of two operands.
+/// The program of one op, and a function that runs it on two operands.
 struct Tried {
   ir::Program program;
   std::function<Array(const Values& a, const Values& b)> run;

@@ -23,7 +23,7 @@ TEST(OwnDerivatives, VanishWithTheGradient) {
   EXPECT_TRUE(vanish("%r = div %g, %x : f32[B]"));
   EXPECT_TRUE(vanish("%c = constant {value = 0.5} : f32[B] %r = minimum %g, %c : f32[B]"));
   EXPECT_TRUE(vanish("%r = tanh %g : f32[B]"));
-  // A norm that can't be zero, since something is added to it.
+  // The divisor can't be zero: it is a norm plus a positive number.
   EXPECT_TRUE(
       vanish("%q = mul %g, %g : f32[B] %s = reduce_sum %q {dims = [0]} : f32[] %n = sqrt %s : f32[]"
              "%e = constant {value = 1e-6} : f32[] %d = add %n, %e : f32[]"

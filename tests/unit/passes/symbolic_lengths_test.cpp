@@ -1,5 +1,5 @@
-// symbolic_lengths: with the symbol's value at hand a program is what it was, and programs of other lengths are the
-// same.
+// symbolic_lengths: if the symbol gets its value again, a program is what it was before; and programs that differ in
+// the length alone become the same.
 
 #include "passes/rolling/symbolic_lengths.h"
 

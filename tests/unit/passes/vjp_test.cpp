@@ -25,7 +25,8 @@ constexpr double kTolerance = 2e-6;
 /// The same program in f64.
 ir::Program in_f64(const std::string& text) { return ir::parse(testing::replaced(text, "f32[", "f64[")); }
 
-/// Both derivative programs against finite differences; `times` more derivatives of the derivative.
+/// Checks both derivative programs against finite differences. `times`: the order of the highest derivative that is
+/// checked.
 void check_gradients(const ir::Program& program, const ir::Bindings& bindings, int times = 1, uint64_t seed = 1) {
   SCOPED_TRACE(ir::print(program));
   std::vector<bool> wanted = testing::floating_inputs(program);

@@ -146,7 +146,8 @@ TEST_P(ElementwiseScan, GivesTheResultsOfTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(All, ElementwiseScan, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) { return test.param.name; });
 
-/// A product before such a scan runs some steps at a time within it, so the scan ends and goes on.
+/// A product before an elementwise scan runs within the scan, for some steps at a time. So the scan ends after these
+/// steps, and goes on later.
 TEST(ElementwiseScanInWindows, GoesOnWhereItEnded) {
   for (const std::string reverse : {"", "reverse "}) {
     const std::string text = R"(program @p(%h0: f32[B,20], %g0: f32[B,20], %x: f32[T,B,9], %v: f32[20,9]) {

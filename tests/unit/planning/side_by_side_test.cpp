@@ -309,7 +309,7 @@ TEST_P(SideBySidePrograms, GiveTheResultsOfTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(All, SideBySidePrograms, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) { return test.param.name; });
 
-/// The program with another one's inputs, ops and results after its own.
+/// The program with the inputs, ops and results of another program after its own.
 ir::Program beside(ir::Program program, const ir::Program& other) {
   const auto shift = static_cast<ir::ValueId>(program.values.size());
   for (const ir::Value& value : other.values) program.new_value(value.type);

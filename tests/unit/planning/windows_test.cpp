@@ -279,7 +279,7 @@ TEST(WindowSteps, AreOneWhereAStepIsLargerThanTheCache) {
   });
 }
 
-/// A plain recurrence of H units, of as many inputs.
+/// A plain recurrence of H units and H inputs.
 const char* const kOfUnits = R"(program @p(%x: f32[T,B,H], %h0: f32[B,H], %w: f32[H,H], %u: f32[H,H]) {
        %i = matmul %x, %w {transpose_b = true} : f32[T,B,H]
        %hT, %hs = scan length T carry(%h = %h0) xs(%it = %i) {

@@ -18,7 +18,8 @@
 namespace weft::deep_products_test {
 namespace {
 
-/// The depth of a product by 20 columns, in two units of f32, whose panel is too large for such a cache; it is odd.
+/// An odd depth, at which a product by 20 columns, in two units of f32, has a panel that is too large for a private
+/// cache of this size.
 constexpr int64_t deep(int64_t private_cache) { return private_cache / 4 / (2 * target::kUnit) + 77; }
 
 /// One product of all rows, and one in each step of a loop. `weights`: f32 or bf16. Sums are scaled. Otherwise a

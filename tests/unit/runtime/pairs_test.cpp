@@ -68,7 +68,7 @@ class PairsTest : public ::testing::TestWithParam<Case> {
   PanelsKernel kernel(int64_t vectors) const { return (GetParam().half_left ? table().bf16 : table().f32)[vectors]; }
   size_t left_bytes() const { return GetParam().half_left ? 2 : 4; }
 
-  /// Fewer of what is emulated element by element; programs run on it too.
+  /// Fewer trials on the emulated tile unit, which computes element by element. Tests of whole programs use it too.
   static int trials(int count) { return GetParam().isa == Isa::kAmxEmulated ? count / 4 : count; }
   int64_t between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   uint16_t half() {

@@ -29,7 +29,7 @@ class RunTest : public ::testing::Test {
   RunTest() { mutable_settings().share_all = true; }
   ~RunTest() override { mutable_settings().share_all = false; }
 
-  /// Counts calls by each member in a region.
+  /// A stage that runs within a region. Counts its calls by all members.
   StagePlan inside() {
     StagePlan stage = call([this](const CallContext& context, std::string&) {
       EXPECT_TRUE(team_.in_region);

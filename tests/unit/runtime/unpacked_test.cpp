@@ -305,7 +305,8 @@ const Program kPrograms[] = {
        %c = slice %r {dim = 1, start = 5, limit = 35} : f32[50,30]
        %y = matmul %x, %c {transpose_b = true} : f32[T,B,50]
        return %y })"},
-    // Columns of half a unit, along rows of two: dot products at any number of rows.
+    // Weights for half a unit of columns, in rows of two units: dot products, whatever the number of rows of the left
+    // operand.
     {"narrow_weights", {1, 1000}, {1, 1}, {0, 0, 0}, R"(program @p(%x: f32[T,B,32], %w: f32[8,32]) {
        %y = matmul %x, %w {transpose_b = true} : f32[T,B,8]
        return %y })"},

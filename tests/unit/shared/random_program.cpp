@@ -269,7 +269,7 @@ class Generator {
     return b.emit(OpCode::kDynamicUpdate, {zeros, a, place}, {{"dim", dim}});
   }
 
-  /// A size that is never larger than `size`, whose terms all count up.
+  /// A size that is never larger than `size`, none of whose terms may be negative.
   Dim part_of(const Dim& size) {
     Dim part(below(size.number() + 1));
     for (const Dim::Term& term : size.terms()) {

@@ -151,7 +151,8 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _put(text: str, path: str | None) -> bool:
-    """Writes to a file or to standard output. Returns whether to a file, of which standard output has nothing then."""
+    """Writes to a file or to standard output. Returns whether a file was written; standard output then has nothing of
+    the text."""
     if path is not None:
         return _put_file(text, Path(path))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -74,7 +74,7 @@ def _numbers(values: Sequence[float]) -> list[float | None]:
 
 
 def first_of(tracks: Sequence[Track]) -> Place | None:
-    """The first of all places: by the turn of its direction, then by layer."""
+    """The first of the tracks' places: by the turn of the place's direction, then by layer."""
     places = [track.first for track in tracks if track.first is not None]
     return min(places, key=lambda place: (place.turn, place.layer), default=None)
 

@@ -132,8 +132,8 @@ def _activation(activation: formats.Activation) -> tuple[str, float, float]:
 
 
 def with_states(layers: Sequence[Layer], h0: Tensor | None, c0: Tensor | None) -> list[Layer]:
-    """The layers with initial states from an input instead of their own. [B, H] is for a stack of one direction; of
-    more, [layers*D, B, H], a layer's directions beside each other.
+    """The layers with initial states from an input instead of their own. The states are [B, H] if there is one layer
+    with one direction; else [layers*D, B, H], with a layer's directions next to each other.
 
     Raises:
         FormatError: a state of another shape.

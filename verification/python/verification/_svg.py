@@ -17,7 +17,7 @@ _DOTS = 64  #: plots of more columns have lines without dots
 
 
 def plot(track: Track, most_columns: int) -> str:
-    """Axes, labels and lines of a track of at least one step; nothing if it has none."""
+    """Axes, labels and lines of a track; nothing if the track has no step."""
     columns = _plots.columns(track, most_columns)
     if not columns:
         return ""

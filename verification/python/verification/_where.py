@@ -109,6 +109,6 @@ def without_states(layer: Layer) -> Layer:
     return dataclasses.replace(layer, directions=directions)
 
 
-#: Takes the form and the place of a change. Gives what somebody does who gets these numbers, beginning with a verb; and
-#: code.
+#: Takes the form and the place of a change. Returns what a model with this change does, in words that begin with a
+#: verb; and code that makes the change.
 Text = Callable[[str, Where], tuple[str, str]]

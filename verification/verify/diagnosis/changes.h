@@ -35,8 +35,8 @@ struct Change {
   InPairs in_pairs = InPairs::kYes;
   bool by_step = false;       // also tried in some steps only
   Steps steps = Steps::kAll;  // the steps in which it is made
-  /// Not null if the change has a number that is read off the problem's recording. Gives the change with the number;
-  /// nothing where no number makes the two agree.
+  /// Not null if the change has a number that is read off the problem's recording. Returns the change with this number;
+  /// nothing if no number makes layers and recording agree.
   std::function<std::optional<Change>(const Problem&, ProductCache&)> solve{};
 };
 

@@ -26,7 +26,8 @@ const std::array<Activation, 11> kActivations{{
     {Function::kElu, 1, 0},
 }};
 
-// Whether all recorded values are exact in a coarser dtype. Otherwise nothing shows that they were computed in it.
+// Whether all recorded values are exact in a coarser dtype. If they aren't, nothing shows that they were computed in
+// that dtype.
 bool holds_all(const Recording& recording, DType dtype) {
   for (const auto& layer : recording.layers)
     for (const Recorded& recorded : layer)

@@ -90,7 +90,7 @@ void add_gate_orders(const Problem& problem, const Scope& scope, std::vector<Cha
   }
 }
 
-// Blocks of rows whose elements are in the other order of memory.
+// Rearranges each block of rows as if its memory order had been mistaken: row-major for column-major, or the reverse.
 void relay(Matrix& matrix, int64_t blocks, Move::Kind kind) {
   if (blocks != 0 && !matrix.empty()) matrix.moves.push_back({kind, blocks});
 }

@@ -39,7 +39,8 @@ Scope in_whole(int64_t layer, int64_t direction) { return {layer, direction}; }
 // The parts of the work that is left which go to single changes, to pairs and to threes.
 constexpr std::array<double, 3> kShares{0.6, 0.75, 1};
 
-// Searches a problem in several scopes, or parts of it, which share the work of each count.
+// Several searches, of one problem in several scopes or of parts of a problem. They share the work that is allowed for
+// sets of each count.
 class Searches {
  public:
   Searches(const Poll& poll, double work) : poll_(poll), work_(work) {}

@@ -21,7 +21,7 @@ constexpr double kUsualPairs = 8.0 / 9;
 constexpr int64_t kSampled = 2;
 
 constexpr double kMuchSmaller = 0.25;
-// How many bits more the recording must tell than the choice among the sets takes.
+// How many more bits the recording must have than it takes to choose one of the sets.
 constexpr double kSpareBits = 10;
 
 double weights_of(const Problem& problem) {
@@ -181,7 +181,8 @@ std::vector<const Change*> Search::usual_changes() const {
   return usual;
 }
 
-// Tries the three in the order of the catalogue; if they don't explain it so, in the order in which they were found.
+// Tries the three changes in the order of the catalogue. If they don't explain the difference in this order, tries them
+// in the order in which they were found.
 void Search::explain_by_three(const Change& first, const Change& second, const Change& last) {
   std::vector<const Change*> three{&first, &second, &last};
   std::sort(three.begin(), three.end());  // all are elements of `known_`

@@ -161,7 +161,7 @@ class Workshop:
 
     def _unbacked(self, target: Break) -> list[Break]:
         """Breaks of the target's kind that a setting mends before Dynamo could name them, as in a loop after the
-        target: the lines of nodes in the new graphs whose sizes or numbers depend on values."""
+        target. They are at the lines of those nodes in the new graphs whose sizes or numbers depend on values."""
         found: dict[BreakKey, Break] = {}
         for graph in self.watch.last_graphs:
             for node in graph.module.graph.nodes:

@@ -195,8 +195,9 @@ def _fits(rewrite: Rewrite, tree: ast.Module, line: int) -> bool:
 
 
 def moved(tree: ast.Module, line: int, end: int) -> tuple[list[ast.stmt], int, int] | None:
-    """The list that contains the statement around the line, its place, and the place of the statement at the line
-    `end`, after which it can run instead. None if it can't move: names that it reads are assigned in between."""
+    """The list that contains the statement around the line, the statement's place in the list, and the place of the
+    statement at the line `end`, after which it can run instead. None if it can't move, for instance since names that it
+    reads are assigned in between."""
     path, other = path_to(tree, line), path_to(tree, end)
     depth = next((i for i, (a, b) in enumerate(zip(path, other, strict=False)) if a != b), None)
     if depth is None or depth + 1 != len(other) or path[depth][0] != other[depth][0]:

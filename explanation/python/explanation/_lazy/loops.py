@@ -1,4 +1,4 @@
-"""The loops of a program that uses the lazy device: at which line a step ends, and which cuts are of which step."""
+"""The loops of a program that uses the lazy device: at which line a step ends, and which cuts belong to which step."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def loops(
     for: in training, at the last line met once an update; otherwise at the last line of the outermost loop.
 
     Args:
-        cuts: the program's, in order.
+        cuts: the program's cuts, in order.
         callers: for each line the lines that called it, which tell loops within loops apart.
         updates: when each update of parameters was done (time.perf_counter()), in order.
     """
@@ -99,8 +99,8 @@ def _updates_between(reads: Sequence[Cut], updates: Sequence[float]) -> int:
 
 
 def _outermost(reads: dict[Place, list[Cut]], callers: Mapping[Place, Callers]) -> dict[Place, list[Cut]]:
-    """Those of the reads that no other read's loop contains. A decoder asks whether to go on at every token; its step
-    is the batch, after which the tokens are read."""
+    """The reads whose loops don't lie within the loop of another read. A decoder asks at every token whether to go on,
+    but its step is the batch, after which the tokens are read."""
     sources: dict[str, Source] = {}
     around = {place: _loops_around(callers.get(place, (place,)), sources) for place in reads}
 
@@ -112,7 +112,7 @@ def _outermost(reads: dict[Place, list[Cut]], callers: Mapping[Place, Callers]) 
 
 
 def _loops_around(lines: Callers, sources: dict[str, Source]) -> tuple[Place, ...]:
-    """The loops that are running when these lines are, each by file and line, from the outermost."""
+    """The loops around these lines, each by file and line, from the outermost."""
     found: list[Place] = []
     for file, line in lines:
         source = sources.setdefault(file, Source(file))
@@ -122,7 +122,7 @@ def _loops_around(lines: Callers, sources: dict[str, Source]) -> tuple[Place, ..
 
 
 def _loop_lines(tree: ast.AST, line: int) -> list[int]:
-    """The lines of the loops, in the innermost function over a line, that run it at every turn."""
+    """The lines of the loops that run a line at every turn, within the innermost function that contains the line."""
     inside: list[int] = []
     for node in ast.iter_child_nodes(tree):
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)

@@ -17,7 +17,8 @@ from weft.explanation._lazy.cuts import Cut, Cuts
 from weft.explanation._measuring.steps import Step, Variant, as_near, run_once, same
 from weft.explanation._watching.watch import tensors
 
-#: On no device does pack_padded_sequence take lengths that are not on the CPU, where a user would have left them.
+#: An error of pack_padded_sequence. With tensors on any device it takes only lengths on the CPU, so a user would have
+#: left the lengths there.
 _WANTS_LENGTHS = "'lengths' argument should be a 1D CPU int64 tensor"
 _WARM = 4  #: runs after which a step's record has been seen, compiled and found again
 
@@ -53,8 +54,8 @@ def prepare(step: Step, reference: Any) -> Lazy:
 
 
 def _is_as_near(step: Step, result: Any, reference: Any) -> bool:
-    """Whether the result is about as near to the step's in float64 as the CPU's in float32 is. Networks whose gradients
-    hang on small differences give each order of additions gradients of its own."""
+    """Whether the result is about as near to the step's result in float64 as the CPU's result in float32 is. The
+    gradients of some networks depend on small differences, so each order of additions gives other gradients."""
     try:
         exact_step = _moved(step, _to_double, lambda module: copy.deepcopy(module).double())
         exact = run_once(Variant("exact", exact_step.function, step=exact_step), exact_step)

@@ -78,8 +78,8 @@ class Trials:
         return looked
 
     def misfit(self, looked: list[Looked], variant: int) -> str:
-        """How the variant's steps differ from the program's own; "" if they don't. Names and printed numbers that
-        differ without a change too are not compared."""
+        """How the variant's steps differ from the program's own; "" if they don't. Leaves out names and printed numbers
+        that also differ from run to run of the unchanged program."""
         own = self._reference
         unchanged = [(looked[i], own[i]) for i in self._steps(looked, 0)]
         loose: set[str] = set().union(*(UNCHANGED.differing(one.names, other.names) for one, other in unchanged))
@@ -161,7 +161,8 @@ def start(words: list[str], limit: float) -> str:
 
 
 def _rounds(found: dict[str, Any]) -> list[list[float]]:
-    """Rounds with a time for each variant: of steps in which nothing was new, if most turns have such."""
+    """Rounds with a time for each variant. The times are those of steps in which nothing was new, if most turns have
+    such steps."""
     settled, every = found.get("times", []), found.get("all", [])
     cells = [cell for times in settled for cell in times]
     chosen = settled if 2 * sum(map(bool, cells)) >= len(cells) else every

@@ -250,7 +250,8 @@ class Race:
         self._order = random.Random(0)
 
     def run(self, progress: Callable[[float], None]) -> int:
-        """Rounds until the time is over, three at least; how many there were. Every round has each variant once.
+        """Runs rounds until the time is over, at least three. Returns the number of rounds. Every round has each
+        variant once.
 
         Ctrl-C ends it between rounds or within one; what whole rounds measured stays.
         """

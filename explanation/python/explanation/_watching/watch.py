@@ -83,7 +83,8 @@ class Watch:
 
     @property
     def subject(self) -> int:
-        """Whose calls and compilations the calling thread's are: a number of `watched`; -1 outside of all."""
+        """The number of the entry of `watched` whose calls and compilations the calling thread now makes; -1 outside of
+        all entries."""
         return getattr(self._thread, "subject", -1)
 
     @subject.setter

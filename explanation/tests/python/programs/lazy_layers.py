@@ -1,5 +1,5 @@
-"""A stack of layers is trained on the device, and looks at the size of what each gives. STEPS: prints the seconds of
-one, the median."""
+"""A stack of layers is trained on the device, and looks at the size of each layer's result. With an argument STEPS,
+prints the median of a step's seconds."""
 
 import statistics
 import sys

@@ -118,7 +118,7 @@ def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _is_changed(node: fx.Node, since: fx.Node | None = None) -> bool:
-    """Whether something writes to the value in place, if `since` is given only after it."""
+    """Whether something writes to the value in place. With `since`, only writes after that node count."""
     return any(
         user.target in _CHANGES
         or (user.op == "call_method" and user.target.endswith("_") and not user.target.endswith("__"))

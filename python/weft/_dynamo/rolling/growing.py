@@ -16,7 +16,8 @@ _JOINS = (torch.cat, torch.concat, torch.concatenate)
 
 
 def join_at_once(graph: fx.Graph, known: Known) -> None:
-    """If only the next join along the same dim reads a join, the next one takes its parts."""
+    """Merges joins: where a join is read only by another join along the same dim, the other join takes its parts
+    directly."""
     written = {root for node in graph.nodes for root in _written(node, known)} if _has_chain(graph) else set()
     for node in graph.nodes:
         if (dim := _dim(node)) is None:

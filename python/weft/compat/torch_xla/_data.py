@@ -40,17 +40,18 @@ def with_tensors(data: Any, moves: Callable[[Tensor], bool], move: Callable[[Ten
 
 
 def with_others(data: Any, selects: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
-    """As `with_tensors`, of values of any kind: `change` of each that is selected, whose parts aren't looked at."""
+    """As `with_tensors`, for values of any kind: replaces each value that `selects` is true for by `change` of it.
+    Doesn't look at the parts of such a value."""
     return _Exchange(selects, change).of(data)
 
 
 def tensors_in(data: Any) -> Iterator[Tensor]:
-    """The tensors in it, each once."""
+    """The tensors in `data`, each once."""
     return values_in(data, lambda value: isinstance(value, Tensor))
 
 
 def values_in(data: Any, selects: Callable[[Any], bool]) -> Iterator[Any]:
-    """The values in it that are selected, each once, without looking at their parts."""
+    """The values in `data` that `selects` is true for, each once. Doesn't look at the parts of such a value."""
     return _values_in(data, selects, set())
 
 

@@ -87,7 +87,8 @@ def _chain(group: list[Unit], asked: bool | None, merge: str, notes: list[str]) 
 
 
 def _ways(group: list[Unit], asked: bool | None, merge: str) -> Iterator[list[Unit]]:
-    """All such orders, those without pairs first. Cells of one class keep the order of their numbers."""
+    """All orders of the cells in which each cell fits behind the one before; orders without pairs come first. Cells of
+    one class keep the order of their numbers."""
     queues: dict[str, list[Unit]] = {}
     for unit in _ordered(group):
         queues.setdefault(unit.path[-1].rpartition("_")[0], []).append(unit)

@@ -249,7 +249,7 @@ def _state(
     value = parameter({what: constant.value}, what)
     if not value.any():
         return None
-    # A broadcast gives what Expand would make of the value.
+    # Broadcasting gives the same as ONNX's Expand would.
     shape = (1,) * (3 - value.dim()) + tuple(value.shape)
     if len(shape) != 3 or shape[2] not in (1, units) or shape[1 if batch_first else 0] not in (1, count):
         wanted = f"[B, {count}, {units}]" if batch_first else f"[{count}, B, {units}]"

@@ -12,7 +12,7 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "syncfree"]
 
 
 class autocast(torch.amp.autocast_mode.autocast):  # noqa: N801
-    """`torch.autocast("weft", dtype)`; bfloat16 unless it is said.
+    """`torch.autocast("weft", dtype)`; `dtype` is bfloat16 unless it is given.
 
     Raises:
         ValueError: `device` is another device.

@@ -37,8 +37,8 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
 
 
 def get_xla_supported_devices(devkind: str | int | None = None, max_devices: int | None = None) -> list[str] | None:
-    """`["weft:0"]`; None for another `devkind` than CPU. A number in its place is `max_devices`, as PyTorch/XLA has it
-    since it takes no kind."""
+    """`["weft:0"]`; None for another `devkind` than CPU. An integer as `devkind` counts as `max_devices`, as in
+    releases of PyTorch/XLA without `devkind`."""
     if isinstance(devkind, int):
         devkind, max_devices = None, devkind
     if devkind not in (None, "CPU"):
@@ -93,8 +93,8 @@ get_rng_state = missing("get_rng_state, a state that is one number", "use torch.
 
 
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    """Runs what this thread has recorded, as one program, then what `add_step_closure` was given. It has run when
-    this returns, whatever `wait` is."""
+    """Runs what this thread has recorded, as one program, then what `add_step_closure` was given. The program has run
+    when this function returns, whatever `wait` is."""
     _steps.end_step()
 
 

@@ -40,7 +40,7 @@ def assume_pure_torch(func: Callable[..., Any], use_cache: bool = False) -> Call
     """`func`, which is recorded at each call, whatever `use_cache` is.
 
     Raises:
-        AssertionError: gradients are enabled, for which PyTorch/XLA has it not.
+        AssertionError: gradients are enabled, which PyTorch/XLA's function doesn't support.
     """
     if torch.is_grad_enabled():
         raise AssertionError("weft.compat.torch_xla: assume_pure_torch is for torch.no_grad() alone")
