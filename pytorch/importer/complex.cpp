@@ -30,7 +30,7 @@ class Call {
         arguments(arguments),
         result(result),
         is_complex(is_complex),
-        plain_{builder, op, none_, result} {}
+        plain_{builder, op, kNone, result} {}
 
   ir::Builder& builder;
   const std::string_view op;
@@ -63,7 +63,7 @@ class Call {
   ValueId shaped(ValueId value, DType dtype) const { return plain_.expand(plain_.cast(value, dtype), result.shape); }
 
  private:
-  inline static const std::vector<Argument> none_;
+  inline static const std::vector<Argument> kNone;
   AtenCall plain_;
 };
 

@@ -88,7 +88,7 @@ bool may_fail(const ir::Program& program, const ir::Block& block) {
 }  // namespace
 
 std::string target_here() {
-  const std::string best(packages::host_target());
+  std::string best(packages::host_target());
   if (packages::find_target(best).architecture != "x86_64") return best;
   switch (runtime::vector_isa(runtime::active_isa())) {
     case runtime::Isa::kAvx512:
