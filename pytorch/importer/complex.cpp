@@ -40,6 +40,13 @@ class Call {
 
   [[noreturn]] void refuse(std::string_view why) const { user_error("{} of complex numbers: {}", op, why); }
   const Complex* complex(size_t i) const { return std::get_if<Complex>(&arguments.at(i)); }
+  /// Argument i; null if it is complex.
+  const Argument* real(size_t i) const { return std::get_if<Argument>(&arguments.at(i)); }
+  /// Argument i, a real number.
+  double number(size_t i) const {
+    const std::vector<Argument> alone{real(i) != nullptr ? *real(i) : Argument(Unknown())};
+    return AtenCall{builder, op, alone, result}.number(0);
+  }
   /// Argument i in the result's shape: the parts of a complex value, a real tensor or a number as a real value.
   Parts operand(size_t i) const { return operand(i, result.dtype); }
   Parts operand(size_t i, DType dtype) const;
@@ -82,9 +89,8 @@ Parts Call::operand(size_t i, DType dtype) const {
     const ValueId re = constant(number->real(), dtype);
     return {re, number->imag() != 0 ? std::optional(constant(number->imag(), dtype)) : std::nullopt};
   }
-  const auto* real = std::get_if<Argument>(&arguments.at(i));
-  if (real == nullptr) refuse("a list in a number's place");
-  const std::vector<Argument> alone{*real};
+  if (real(i) == nullptr) refuse("a list in a number's place");
+  const std::vector<Argument> alone{*real(i)};
   return {AtenCall{builder, op, alone, result}.operand(0, dtype), std::nullopt};
 }
 
@@ -235,15 +241,13 @@ ComplexResult same(const Call& call) {
 
 /// Padding with zeros.
 ComplexResult padded(const Call& call) {
-  const auto* value = std::get_if<Argument>(&call.arguments.at(2));
-  const std::vector<Argument> alone{value != nullptr ? *value : Argument(Unknown())};
-  if (AtenCall{call.builder, call.op, alone, call.result}.number(0) != 0) call.refuse("another value than 0");
+  if (call.number(2) != 0) call.refuse("another value than 0");
   return part_by_part(call);
 }
 
 /// Whether argument i is this integer.
 bool is_number(const Call& call, size_t i, int64_t number) {
-  const auto* real = std::get_if<Argument>(&call.arguments.at(i));
+  const Argument* real = call.real(i);
   const auto* integer = real != nullptr ? std::get_if<int64_t>(real) : nullptr;
   return integer != nullptr && *integer == number;
 }
@@ -277,10 +281,8 @@ ComplexResult square(const Call& call) {
 /// A small whole power, as products.
 ComplexResult power(const Call& call) {
   constexpr double kLargest = 8;
-  const auto* exponent = std::get_if<Argument>(&call.arguments.at(1));
-  if (exponent == nullptr) call.refuse("an exponent that is complex");
-  const std::vector<Argument> alone{*exponent};
-  const double n = AtenCall{call.builder, call.op, alone, call.result}.number(0);
+  if (call.real(1) == nullptr) call.refuse("an exponent that is complex");
+  const double n = call.number(1);
   if (n != std::trunc(n) || std::abs(n) > kLargest || n == 0) call.refuse("an exponent that is no small integer");
   const Parts x = call.operand(0);
   Parts found = x;
@@ -304,7 +306,7 @@ ComplexResult added_matrices(const Call& call) {
 
 /// Chooses by argument 0 between arguments 1 and 2.
 Parts chosen(const Call& call, size_t condition, size_t yes, size_t no) {
-  const auto* real = std::get_if<Argument>(&call.arguments.at(condition));
+  const Argument* real = call.real(condition);
   const Value* mask = real != nullptr ? std::get_if<Value>(real) : nullptr;
   if (mask == nullptr) call.refuse("a condition that is no tensor");
   const ValueId where = call.shaped(mask->id, DType::kBool);
@@ -434,7 +436,7 @@ ComplexResult as_real(const Call& call) {
 }
 
 ComplexResult as_complex(const Call& call) {
-  const auto* real = std::get_if<Argument>(&call.arguments.at(0));
+  const Argument* real = call.real(0);
   const Value* pairs = real != nullptr ? std::get_if<Value>(real) : nullptr;
   if (pairs == nullptr) call.refuse("an argument that is no tensor");
   return from_pairs(call.builder, *pairs);

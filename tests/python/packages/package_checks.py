@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import packaged
 import pytest
 import torch
 from oracles import loop
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import weft
@@ -101,3 +103,32 @@ def least_step_ns(model: Any, xs: Tensor) -> float:
         model.run(xs)
         times.append(time.thread_time_ns() - start)
     return min(times) / len(xs)
+
+
+def check_model_in_chunks(
+    factory: pytest.TempPathFactory,
+    model: nn.Module,
+    x: Tensor,
+    targets: Sequence[str],
+    quantize: str | None,
+    tolerance: float,
+) -> None:
+    """A model over sequences [B, C, T], packaged for each target: check_chunks, and its outputs beside the model's."""
+    expected = model(x)
+    xs = x.movedim(2, 0).unsqueeze(-1).contiguous()
+    for target in targets:
+        folder = factory.mktemp("packages") / "model"
+        weft.package(model, x, folder, time=2, targets=target, quantize=quantize)
+        found = check_chunks(packaged.loaded(folder, factory), xs)
+        wanted = expected if isinstance(expected, tuple) else (expected,)
+        for y, whole in zip(found, wanted, strict=True):
+            assert_close(y.squeeze(-1).movedim(0, 2), whole, tolerance)
+
+
+def check_flash(file: Path, most: int) -> None:
+    """The Cortex-M4 object has less than `most` bytes of code and constants, and no variables."""
+    if packaged.machine_of("cortex-m4").missing:
+        pytest.skip("there is no compiler for it")
+    text = subprocess.run(["arm-none-eabi-size", str(file)], capture_output=True, text=True, check=True).stdout
+    code_and_constants, data, zeros = map(int, text.splitlines()[1].split()[:3])
+    assert code_and_constants < most and data == zeros == 0

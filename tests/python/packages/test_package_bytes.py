@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -273,15 +272,7 @@ def test_chunks(name: str, batch: int, tmp_path_factory: pytest.TempPathFactory)
     """Calls of many steps have the bits of steps; each target's outputs are close to those in float32."""
     torch.manual_seed(7)
     model, x = MODELS[name]().eval(), torch.randn(batch, 1, 200)
-    expected = model(x)
-    xs = x.movedim(2, 0).unsqueeze(-1).contiguous()
-    for target in packaged.NATIVE_BYTES:
-        folder = tmp_path_factory.mktemp("packages") / "model"
-        weft.package(model, x, folder, time=2, targets=target, quantize=QUANTIZE)
-        found = package_checks.check_chunks(packaged.loaded(folder, tmp_path_factory), xs)
-        wanted = expected if isinstance(expected, tuple) else (expected,)
-        for y, whole in zip(found, wanted, strict=True):
-            package_checks.assert_close(y.squeeze(-1).movedim(0, 2), whole, 0.1)
+    package_checks.check_model_in_chunks(tmp_path_factory, model, x, packaged.NATIVE_BYTES, QUANTIZE, 0.1)
 
 
 @pytest.mark.parametrize("target", [*packaged.NATIVE_BYTES, *packaged.MACHINES_BYTES])
@@ -357,13 +348,7 @@ def test_a_gru_fits_a_small_microcontroller(tmp_path: Path) -> None:
     torch.manual_seed(11)
     folder = weft.package(nn.GRU(1, 64), torch.randn(3, 1), tmp_path / "amp", targets="cortex-m4", quantize=QUANTIZE)
     assert facts(folder)["targets"]["cortex-m4"]["state_bytes"] < 2048
-    if packaged.machine_of("cortex-m4").missing:
-        pytest.skip("there is no compiler for it")
-    text = subprocess.run(
-        ["arm-none-eabi-size", str(folder / "amp.cortex-m4.o")], capture_output=True, text=True, check=True
-    ).stdout
-    code_and_constants, data, zeros = map(int, text.splitlines()[1].split()[:3])
-    assert code_and_constants < 24 * 1024 and data == zeros == 0
+    package_checks.check_flash(folder / "amp.cortex-m4.o", 24 * 1024)
 
 
 INSTRUCTIONS = {

@@ -93,15 +93,9 @@ MODELS = {
 def test_chunks(name: str, batch: int, quantize: str | None, tmp_path_factory: pytest.TempPathFactory) -> None:
     torch.manual_seed(1)
     model, x = MODELS[name]().eval(), torch.randn(batch, 1, 400)
-    expected = model(x)
-    xs = x.movedim(2, 0).unsqueeze(-1).contiguous()
-    for target in packaged.NATIVE:
-        folder = tmp_path_factory.mktemp("packages") / "model"
-        weft.package(model, x, folder, time=2, targets=target, quantize=quantize)
-        found = package_checks.check_chunks(packaged.loaded(folder, tmp_path_factory), xs)
-        wanted = expected if isinstance(expected, tuple) else (expected,)
-        for y, whole in zip(found, wanted, strict=True):
-            package_checks.assert_close(y.squeeze(-1).movedim(0, 2), whole, 0.1 if quantize else 5e-6)
+    package_checks.check_model_in_chunks(
+        tmp_path_factory, model, x, packaged.NATIVE, quantize, 0.1 if quantize else 5e-6
+    )
 
 
 @pytest.mark.parametrize("target", packaged.MACHINES)
