@@ -13,23 +13,13 @@
 #include "ir/text/printer.h"
 #include "packages/package.h"
 #include "random_program.h"
+#include "resident/step.h"
 
 namespace weft::packages_test {
 namespace {
 
 using interpreter::Array;
 using packages::StepModel;
-
-// The part of weft_model.h that is called here.
-struct Descriptor {
-  uint32_t abi, input_count, output_count, state_count;
-  const char *name, *target;
-  uint64_t fingerprint;
-  const void *inputs, *outputs, *states;
-  size_t state_bytes, state_align, saved_bytes;
-  int (*reset)(void* state);
-  int (*step)(void* state, const void* const* inputs, void* const* outputs);
-};
 
 /// The program with its arguments in the order of a step: inputs of which a result has the type are states (two at
 /// most), every second of the others is a weight. All results are outputs too.
@@ -101,8 +91,8 @@ class Library {
   Library& operator=(const Library&) = delete;
   ~Library() { dlclose(handle_); }
 
-  const Descriptor& model() const {
-    return *reinterpret_cast<const Descriptor* (*)()>(dlsym(handle_, "random_model"))();
+  const resident::Model& model() const {
+    return *reinterpret_cast<const resident::Model* (*)()>(dlsym(handle_, "random_model"))();
   }
 
  private:
@@ -131,7 +121,7 @@ bool agrees(const ir::Program& program, const ir::Bindings& sizes, uint64_t seed
     return false;
   }
   const Library library(object.bytes);
-  const Descriptor& model = library.model();
+  const resident::Model& model = library.model();
   void* state = std::aligned_alloc(model.state_align, model.state_bytes);
   EXPECT_EQ(model.reset(state), 0);
   std::vector<Array> states = made.model.states;
