@@ -57,6 +57,5 @@ function(weft_add_torch target folder)
   set(include ${folder}/include)
   target_include_directories(${target} SYSTEM INTERFACE ${include} ${include}/torch/csrc/api/include
                              ${Python3_INCLUDE_DIRS})
-  target_compile_options(${target} INTERFACE -fopenmp)
   target_link_directories(${target} INTERFACE ${folder}/lib)
 endfunction()

@@ -33,10 +33,16 @@ is_configured() {
   done
 }
 
+# Clang compiles this in two thirds of the time that g++ 12 takes, and to code that is as fast. CXX names another; a build
+# folder keeps its compiler.
+compiler=()
+if [ -z "${CXX:-}" ] && [ ! -f "$build/CMakeCache.txt" ] && command -v clang++-19 >/dev/null; then
+  compiler=(-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19)
+fi
 if ! is_configured; then
   [ -f "$build/build.ninja" ] || [ "$what" != tools ] || parts+=(-DWEFT_BUILD_TESTS=OFF)
   ! command -v ccache >/dev/null || parts+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  cmake -GNinja -S . -B "$build" "${parts[@]}" >"$build.log" ||
+  cmake -GNinja -S . -B "$build" "${compiler[@]}" "${parts[@]}" >"$build.log" ||
     { cat "$build.log" && exit 1; }
 fi
 cmake --build "$build" -j"${JOBS:-$(nproc)}" --target "${targets[@]}"

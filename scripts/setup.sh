@@ -19,8 +19,8 @@ fail() {
 
 # Debian's packages that something needs, and after a colon the groups of pyproject.toml that pip installs for it.
 needs_of() {
-  local build="g++ llvm-19-dev libfmt-dev libzstd-dev zlib1g-dev"
-  local test="libgtest-dev libcli11-dev llvm-19-tools clang-19 libclang-rt-19-dev chromium lv2-dev qemu-user"
+  local build="g++ clang-19 llvm-19-dev libfmt-dev libzstd-dev zlib1g-dev"
+  local test="libgtest-dev libcli11-dev llvm-19-tools libclang-rt-19-dev chromium lv2-dev qemu-user"
   test+=" gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
   case $1 in
     compile) echo "$build : compile" ;;

@@ -1,7 +1,6 @@
 #include "operator/openmp_team.h"
 
 #include <ATen/Parallel.h>
-#include <omp.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -9,6 +8,14 @@
 
 #include "base/fork.h"
 #include "base/thread_sanitizer.h"
+
+// libgomp's interface to compilers: what g++ makes of `#pragma omp parallel`. Clang makes calls of LLVM's runtime of
+// it, which would bring a second team beside PyTorch's.
+extern "C" {
+void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+int omp_get_thread_num();
+int omp_get_num_threads();
+}
 
 namespace weft::torch_operator {
 namespace {
@@ -32,6 +39,21 @@ class CallersFloatMode {
 #endif
 };
 
+struct Region {
+  const std::function<void(int64_t, int64_t)>& member;
+  CallersFloatMode::Mode mode;
+};
+
+/// libgomp is not instrumented. So ThreadSanitizer does not look at how libgomp passes the region's variables, and is
+/// told of the order that fork and join establish.
+__attribute__((no_sanitize("thread"))) void run_member(void* data) noexcept {
+  auto& region = *static_cast<Region*>(data);
+  CallersFloatMode callers(region.mode);
+  announce_acquire(&region);
+  region.member(omp_get_thread_num(), omp_get_num_threads());
+  announce_release(&region);
+}
+
 }  // namespace
 
 int64_t OpenMpTeam::size() const {
@@ -39,22 +61,13 @@ int64_t OpenMpTeam::size() const {
   return at::get_num_threads();
 }
 
-/// libgomp is not instrumented. So ThreadSanitizer does not look at how libgomp passes the region's variables, and is
-/// told of the order that fork and join establish.
-[[gnu::no_sanitize("thread")]] void OpenMpTeam::run(const std::function<void(int64_t, int64_t)>& member) {
+void OpenMpTeam::run(const std::function<void(int64_t, int64_t)>& member) {
   int64_t wanted = size();
   if (wanted <= 1) return member(0, 1);
-  auto mode = CallersFloatMode::current();
-  char region = 0;
+  Region region{.member = member, .mode = CallersFloatMode::current()};
   announce_release(&region);
   // Not at::parallel_for, whose chunks don't tell how many threads the region got.
-#pragma omp parallel num_threads(static_cast<int>(wanted))
-  {
-    CallersFloatMode callers(mode);
-    announce_acquire(&region);
-    member(omp_get_thread_num(), omp_get_num_threads());
-    announce_release(&region);
-  }
+  GOMP_parallel(run_member, &region, static_cast<unsigned>(wanted), 0);
   announce_acquire(&region);
 }
 

@@ -1,7 +1,6 @@
 #include "record/whole_calls.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -14,6 +13,7 @@
 
 #include <algorithm>
 
+#include "operator/autocast_state.h"
 #include "record/recording.h"
 #include "record/recording_tensor.h"
 

@@ -9,7 +9,7 @@ using ir::Op;
 using ir::ValueId;
 using llvm::Value;
 
-Elements::Elements(Frame& frame, const planning::Stage& stage, Tile tile)
+StageElements::StageElements(Frame& frame, const planning::Stage& stage, Tile tile)
     : frame_(frame),
       stage_(stage),
       b_(frame.b),
@@ -18,7 +18,7 @@ Elements::Elements(Frame& frame, const planning::Stage& stage, Tile tile)
   for (const Op* op : stage.ops) in_stage_.insert(op->results.begin(), op->results.end());
 }
 
-void Elements::at_row(Value* row, const std::function<bool(ValueId root)>& among) {
+void StageElements::at_row(Value* row, const std::function<bool(ValueId root)>& among) {
   row_ = row;
   const auto is_among = [&](const auto& entry) { return !among || among(std::get<ValueId>(entry.first)); };
   std::erase_if(pointers_, is_among);
@@ -30,7 +30,7 @@ void Elements::at_row(Value* row, const std::function<bool(ValueId root)>& among
   }
 }
 
-std::vector<planning::View> Elements::astride_lines() const {
+std::vector<planning::View> StageElements::astride_lines() const {
   std::vector<planning::View> views;
   std::set<ViewKey> seen;
   for (const Op* op : stage_.ops) {
@@ -49,7 +49,7 @@ std::vector<planning::View> Elements::astride_lines() const {
   return views;
 }
 
-void Elements::expect(const std::vector<planning::View>& views, Value* row, Value* column) {
+void StageElements::expect(const std::vector<planning::View>& views, Value* row, Value* column) {
   RowIndex index(frame_, stage_.domain, row);
   for (const planning::View& view : views) {
     const int64_t size = size_of(frame_.type(view.root).dtype);
@@ -60,7 +60,7 @@ void Elements::expect(const std::vector<planning::View>& views, Value* row, Valu
   }
 }
 
-void Elements::prepare(ValueId operand, RowIndex& index, const std::function<bool(ValueId root)>& among) {
+void StageElements::prepare(ValueId operand, RowIndex& index, const std::function<bool(ValueId root)>& among) {
   planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
   if (in_stage_.contains(view.root) || is_constant(view.root) || (among && !among(view.root))) return;
   ViewKey key{view.root, view.from, view.start};
@@ -76,22 +76,22 @@ void Elements::prepare(ValueId operand, RowIndex& index, const std::function<boo
   scalars_[key] = b_.CreateVectorSplat(static_cast<unsigned>(stage_.lanes), emit_from_memory(b_, scalar, dtype));
 }
 
-bool Elements::is_constant(ValueId value) const {
+bool StageElements::is_constant(ValueId value) const {
   auto def = frame_.schedule.definition.find(value);
   return def != frame_.schedule.definition.end() && ir::is_constant(def->second->code);
 }
 
-void Elements::at_column(Value* column) {
+void StageElements::at_column(Value* column) {
   columns_.at(column);
   start_with({});
 }
 
-void Elements::start_with(std::map<ValueId, Value*> registers) {
+void StageElements::start_with(std::map<ValueId, Value*> registers) {
   registers_ = std::move(registers);
   loaded_.clear();
 }
 
-Value* Elements::read(ValueId operand) {
+Value* StageElements::read(ValueId operand) {
   planning::View view = planning::resolve(frame_.schedule, operand, stage_.domain);
   if (is_constant(view.root))
     return emit_constant(b_, *frame_.schedule.definition.at(view.root), frame_.type(view.root).dtype, stage_.lanes);
@@ -107,7 +107,7 @@ Value* Elements::read(ValueId operand) {
   return loaded_[key] = columns_.load(pointer, dtype);
 }
 
-void Elements::emit(const Op& op) {
+void StageElements::emit(const Op& op) {
   if (ir::is_join(op.code)) return store_concat(op);
   std::vector<Value*> operands;
   for (ValueId operand : op.operands) operands.push_back(read(operand));
@@ -124,7 +124,7 @@ void Elements::emit(const Op& op) {
   store(result, is_unrounded ? emitted() : value, frame_.size(stage_.domain.back()), frame_.i64(0));
 }
 
-void Elements::store(ValueId result, Value* value, Value* width, Value* skip) {
+void StageElements::store(ValueId result, Value* value, Value* width, Value* skip) {
   auto targets = frame_.targets.find(result);
   if (targets == frame_.targets.end()) return;
   DType dtype = frame_.type(result).dtype;
@@ -139,12 +139,12 @@ void Elements::store(ValueId result, Value* value, Value* width, Value* skip) {
   }
 }
 
-void Elements::store(const Store& at) {
+void StageElements::store(const Store& at) {
   if (at.next_slice) columns_.prefetch(columns_.address(at.row, at.dtype), at.next_slice, true);
   columns_.store(at.row, at.value, at.dtype);
 }
 
-void Elements::finish_column() {
+void StageElements::finish_column() {
   if (streamed_.empty()) return;
   auto past_the_caches = [&] {
     for (const Store& at : streamed_) columns_.stream(at.row, at.value, at.dtype);
@@ -156,7 +156,7 @@ void Elements::finish_column() {
   streamed_.clear();
 }
 
-void Elements::store_concat(const Op& op) {
+void StageElements::store_concat(const Op& op) {
   int64_t width = stage_.domain.back().constant();
   auto count = static_cast<int64_t>(op.operands.size());
   for (int64_t i = 0; i < count; ++i)

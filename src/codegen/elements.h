@@ -14,11 +14,11 @@ namespace weft::codegen {
 
 /// Emits the elementwise ops of a fused stage for one vector of a row. Each operand is loaded once; each result with
 /// targets is stored.
-class Elements {
+class StageElements {
  public:
   /// `tile`: the vector of a product's result that a view reads; null in a stage without products.
   using Tile = std::function<llvm::Value*(const planning::View& view)>;
-  Elements(Frame& frame, const planning::Stage& stage, Tile tile = nullptr);
+  StageElements(Frame& frame, const planning::Stage& stage, Tile tile = nullptr);
 
   /// Goes to a row: computes the operands' addresses there, and loads operands that have one number a row. With `among`
   /// only operands with these roots are prepared; the others stay as they were.

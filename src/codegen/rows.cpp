@@ -356,7 +356,7 @@ class RowStage {
   Frame& frame_;
   const planning::Stage& stage_;
   llvm::IRBuilder<>& b_;
-  Elements elements_;
+  StageElements elements_;
   std::map<ValueId, Product> products_;
   bool has_bytes_ = false;  ///< weights of 8 bits
   Value* tile_row_ = nullptr;

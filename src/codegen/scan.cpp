@@ -131,7 +131,7 @@ class ScanLoop {
 
   void emit_vector(Value* length, const std::vector<Value*>& carries, Value* row, Value* column) {
     const planning::Stage& stage = scan_.block.stages[0];
-    Elements elements(frame_, stage);
+    StageElements elements(frame_, stage);
     elements.at_column(column);
     Columns& columns = elements.columns();
     Value* skipped = b_.CreateMul(row, frame_.size(stage.domain.back()));

@@ -13,7 +13,6 @@
 #include "device/kernels/libraries.h"
 #include "operator/autocast_state.h"
 #include "record/traits.h"
-#include "torch_release.h"
 
 namespace weft::device {
 namespace {
@@ -28,44 +27,6 @@ Tensor refuse_binary_cross_entropy(const Tensor& self, const Tensor& target, con
                       .typed<decltype(refuse_binary_cross_entropy)>();
   return op.redispatch(c10::DispatchKeySet(c10::DispatchKey::AutocastCUDA), self, target, weight, reduction);
 }
-
-#define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
-#define FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
-#define FLOAT32_SET_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
-#define FLOAT32_APPEND_DTYPE(...) KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE(__VA_ARGS__)
-#define PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
-
-// The macros call the library `m`.
-void add_lists(torch::Library& m) {
-  AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
-  AT_FORALL_FP32(FLOAT32)
-  AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_SET_DTYPE)
-  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(FLOAT32_APPEND_DTYPE)
-  AT_FORALL_PROMOTE(PROMOTE)
-#if WEFT_TORCH_AT_LEAST(14)
-  FLOAT32(linalg_matrix_sqrth)  // not in the lists; CPU and CUDA add it to them
-#endif
-  m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
-}
-
-/// Whole layers, which the lists lack: under CUDA's autocast a layer is _cudnn_rnn, all of whose arguments are cast.
-/// All states and results have the lower type, as on CUDA, and as the lists' cells return them.
-void add_layers(torch::Library& m) {
-  LOWER_PRECISION(gru, input)
-  LOWER_PRECISION(gru, data)
-  LOWER_PRECISION(lstm, input)
-  LOWER_PRECISION(lstm, data)
-  LOWER_PRECISION(rnn_tanh, input)
-  LOWER_PRECISION(rnn_tanh, data)
-  LOWER_PRECISION(rnn_relu, input)
-  LOWER_PRECISION(rnn_relu, data)
-}
-
-#undef LOWER_PRECISION
-#undef FLOAT32
-#undef FLOAT32_SET_DTYPE
-#undef FLOAT32_APPEND_DTYPE
-#undef PROMOTE
 
 constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
 constexpr auto kType = c10::DeviceType::PrivateUse1;
@@ -99,18 +60,50 @@ void cast_arguments(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
-/// Adds kernels for the operations that this release of PyTorch has.
+/// Adds kernels for operations. Those that this release of PyTorch lacks are left out, or an error if the list is its
+/// own. A name is `conv2d.padding`, or `conv2d, padding`, as PyTorch's lists have it.
 template <Casting casting>
-void add_kernels_of(torch::Library& m, std::span<const std::string_view> names) {
+void add_kernels_of(torch::Library& m, std::span<const std::string_view> names, bool of_pytorch = false) {
   for (const std::string_view name : names) {
-    const size_t point = name.find('.');
-    const std::string overload(point == std::string_view::npos ? "" : name.substr(point + 1));
-    const c10::OperatorName full("aten::" + std::string(name.substr(0, point)), overload);
-    if (!c10::Dispatcher::singleton().findSchema(full)) continue;
-    m.impl(("aten::" + std::string(name)).c_str(),
-           torch::CppFunction::makeFromBoxedFunction<&cast_arguments<casting>>());
+    const size_t end = name.find_first_of(".,");
+    const size_t overload = name.find_first_not_of("., ", end);
+    const c10::OperatorName full("aten::" + std::string(name.substr(0, end)),
+                                 std::string(overload == std::string_view::npos ? "" : name.substr(overload)));
+    if (!c10::Dispatcher::singleton().findSchema(full)) {
+      TORCH_CHECK(!of_pytorch, "weft: PyTorch's list of autocast has ", full, ", which isn't an operation");
+      continue;
+    }
+    m.impl(c10::toString(full).c_str(), torch::CppFunction::makeFromBoxedFunction<&cast_arguments<casting>>());
   }
 }
+
+// The lists are macros that name operations, `conv2d, padding`. One boxed kernel serves each of their kinds: PyTorch's
+// own kernel for each operation would be a hundred instances of a template.
+#define NAME(...) #__VA_ARGS__,
+constexpr std::string_view kLowerOfCuda[] = {AT_FORALL_LOWER_PRECISION_FP(NAME)};
+constexpr std::string_view kFloatOfCuda[] = {AT_FORALL_FP32(NAME)};
+constexpr std::string_view kPromoteOfCuda[] = {AT_FORALL_PROMOTE(NAME)};
+constexpr std::string_view kFloatBesides[] = {"linalg_matrix_sqrth"};  // of PyTorch 2.14; CPU and CUDA cast it too
+/// Whole layers, which the lists lack: under CUDA's autocast a layer is _cudnn_rnn, all of whose arguments are cast.
+/// All states and results have the lower type, as on CUDA, and as the lists' cells return them.
+constexpr std::string_view kLayers[] = {"gru, input",      "gru, data",      "lstm, input",     "lstm, data",
+                                        "rnn_tanh, input", "rnn_tanh, data", "rnn_relu, input", "rnn_relu, data"};
+#undef NAME
+
+// These kernels have a dtype to set or to add. The macros call the library `m`.
+#define FLOAT32_SET_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define FLOAT32_APPEND_DTYPE(...) KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE(__VA_ARGS__)
+void add_list_of_cuda(torch::Library& m) {
+  add_kernels_of<Casting::kLower>(m, kLowerOfCuda, /*of_pytorch=*/true);
+  add_kernels_of<Casting::kFloat>(m, kFloatOfCuda, /*of_pytorch=*/true);
+  add_kernels_of<Casting::kPromote>(m, kPromoteOfCuda, /*of_pytorch=*/true);
+  add_kernels_of<Casting::kFloat>(m, kFloatBesides);
+  AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_SET_DTYPE)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(FLOAT32_APPEND_DTYPE)
+  m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
+}
+#undef FLOAT32_SET_DTYPE
+#undef FLOAT32_APPEND_DTYPE
 
 void add_list_of_xla(torch::Library& m) {
   const CastList list = cast_list_of_xla();
@@ -140,7 +133,7 @@ std::unique_ptr<torch::Library>& kernels_of_list = *new std::unique_ptr<torch::L
 
 void set_autocast_list(std::string_view name) {
   using Adding = void (*)(torch::Library&);
-  const Adding add = name == "cuda" ? &add_lists : name == "cpu" ? &add_list_of_cpu : &add_list_of_xla;
+  const Adding add = name == "cuda" ? &add_list_of_cuda : name == "cpu" ? &add_list_of_cpu : &add_list_of_xla;
   TORCH_CHECK_VALUE(name == "cuda" || name == "cpu" || name == "xla",
                     "weft: autocast has the lists cuda, cpu and xla, but got ", name);
   kernels_of_list.reset();
@@ -151,7 +144,7 @@ void set_autocast_list(std::string_view name) {
 
 void register_autocast() {
   kept_library(kKey, "_").fallback(torch::CppFunction::makeFallthrough());
-  add_layers(kept_library(kKey));
+  add_kernels_of<Casting::kLower>(kept_library(kKey), kLayers);
   set_autocast_list("cuda");
 }
 
