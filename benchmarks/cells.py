@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from reports.pages import replaced
 from rich.console import Console
 from rich.progress import Progress
 
@@ -27,6 +26,7 @@ from cases import Case, Data
 from cell_cases import SIZES, CellCase, cotangents_of, example_of, multiply_adds, torch_call
 from harness import ROOT, comma_list, default_threads, interleaved, new_report, refuse_unknown, skipped, use_cores
 from measure import distance_of_norms, summary
+from pages import replaced
 from peers import Prepared, Result, SkipCase
 from peers.cells import Compiled, JaxScan, Loop, Weft, as_loop, in_python
 from peers.pytorch import Weft as BuiltIn

@@ -5,14 +5,23 @@ namespace weft::codegen {
 using ir::Dim;
 using llvm::Value;
 
+RowIndex::RowIndex(Frame& frame, const ir::Shape& domain, Value* group, Value* within)
+    : frame_(frame),
+      domain_(domain),
+      row_(frame.b.CreateAdd(frame.b.CreateMul(group, frame.size(domain[domain.size() - 2])), within)),
+      group_(group),
+      within_(within) {}
+
 Value* RowIndex::index(size_t dim) {
   size_t leading = domain_.size() - 1;
   if (leading == 1) return row_;
+  if (within_ && dim == leading - 1) return within_;
   Value*& cached = indices_[dim];
   if (cached) return cached;
   Dim inner(1);
-  for (size_t d = dim + 1; d < leading; ++d) inner = inner * domain_[d];
-  Value* index = inner == Dim(1) ? row_ : frame_.b.CreateUDiv(row_, frame_.size(inner));
+  for (size_t d = dim + 1; d < (group_ ? leading - 1 : leading); ++d) inner = inner * domain_[d];
+  Value* all = group_ ? group_ : row_;
+  Value* index = inner == Dim(1) ? all : frame_.b.CreateUDiv(all, frame_.size(inner));
   if (dim > 0) index = frame_.b.CreateURem(index, frame_.size(domain_[dim]));
   return cached = index;
 }

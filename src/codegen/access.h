@@ -13,6 +13,8 @@ namespace weft::codegen {
 class RowIndex {
  public:
   RowIndex(Frame& frame, const ir::Shape& domain, llvm::Value* row) : frame_(frame), domain_(domain), row_(row) {}
+  /// Row `within` of the group of rows `group`; the last leading dim counts the rows of a group.
+  RowIndex(Frame& frame, const ir::Shape& domain, llvm::Value* group, llvm::Value* within);
   llvm::Value* row() const { return row_; }
   /// Elements between the start of the root's memory and the view's first column in this row.
   llvm::Value* elements(const planning::View& view);
@@ -24,6 +26,7 @@ class RowIndex {
   Frame& frame_;
   const ir::Shape& domain_;
   llvm::Value* row_;
+  llvm::Value *group_ = nullptr, *within_ = nullptr;
   std::map<size_t, llvm::Value*> indices_;
 };
 

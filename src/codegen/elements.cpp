@@ -19,11 +19,18 @@ StageElements::StageElements(Frame& frame, const planning::Stage& stage, Tile ti
 }
 
 void StageElements::at_row(Value* row, const std::function<bool(ValueId root)>& among) {
-  row_ = row;
+  at_row(RowIndex(frame_, stage_.domain, row), among);
+}
+
+void StageElements::at_row_of_group(Value* group, Value* within) {
+  at_row(RowIndex(frame_, stage_.domain, group, within), nullptr);
+}
+
+void StageElements::at_row(RowIndex index, const std::function<bool(ValueId root)>& among) {
+  row_ = index.row();
   const auto is_among = [&](const auto& entry) { return !among || among(std::get<ValueId>(entry.first)); };
   std::erase_if(pointers_, is_among);
   std::erase_if(scalars_, is_among);
-  RowIndex index(frame_, stage_.domain, row);
   for (const Op* op : stage_.ops) {
     if (planning::is_stage_product(*op)) continue;
     for (ValueId operand : op->operands) prepare(operand, index, among);

@@ -23,6 +23,8 @@ class StageElements {
   /// Goes to a row: computes the operands' addresses there, and loads operands that have one number a row. With `among`
   /// only operands with these roots are prepared; the others stay as they were.
   void at_row(llvm::Value* row, const std::function<bool(ir::ValueId root)>& among = nullptr);
+  /// The same for a row of a group (planning::Stage::row_group).
+  void at_row_of_group(llvm::Value* group, llvm::Value* within);
   /// The operands with rows that aren't whole cache lines, so that a vector straddles two lines.
   std::vector<planning::View> astride_lines() const;
   /// Asks for the vector of each view at a row and column, into the second-level cache.
@@ -46,6 +48,7 @@ class StageElements {
  private:
   using ViewKey = std::tuple<ir::ValueId, std::vector<int64_t>, std::vector<int64_t>>;
 
+  void at_row(RowIndex index, const std::function<bool(ir::ValueId root)>& among);
   void prepare(ir::ValueId operand, RowIndex& index, const std::function<bool(ir::ValueId root)>& among);
   bool is_constant(ir::ValueId value) const;
   void store_concat(const ir::Op& op);

@@ -69,6 +69,10 @@ class RowStage {
   }
 
   void emit(Value* first, Value* last, bool alone) {
+    if (stage_.row_group > 0) {
+      emit_groups(first, last);
+      return;
+    }
     if (products_.empty()) {
       UnitRange columns = column_range(frame_, stage_);
       frame_.loop(first, last, 1, [&](Value* row) { emit_plain_row(row, columns); });
@@ -135,6 +139,61 @@ class RowStage {
     };
     auto totals = frame_.loop(columns.first, columns.last, stage_.lanes, sums, emit_column);
     for (size_t i = 0; i < reductions.size(); ++i) store_reduction(*reductions[i], totals[i], row);
+  }
+
+  // ---- groups of rows, reduced column by column
+
+  /// How many vectors of a row are reduced side by side, in registers: for few and cheap ops more, since each waits for
+  /// its sum of the row before.
+  int64_t vectors_at_once() const {
+    const bool cheap =
+        std::ranges::all_of(stage_.ops, [](const Op* op) { return ir::traits_of(op->code).cost == ir::Cost::kCheap; });
+    if (!stage_.domain.back().is_constant()) return 1;
+    int64_t vectors = cheap && std::ssize(stage_.ops) <= 4 ? 4 : 2;
+    while (stage_.domain.back().constant() % (vectors * stage_.lanes) != 0) {
+      if (vectors == 1) break;
+      vectors /= 2;
+    }
+    return vectors;
+  }
+
+  void emit_groups(Value* first, Value* last) {
+    const UnitRange columns = column_range(frame_, stage_);
+    Value* rows = frame_.i64(stage_.row_group);
+    const int64_t vectors = vectors_at_once();
+    frame_.loop(b_.CreateUDiv(first, rows), b_.CreateUDiv(last, rows), 1, [&](Value* group) {
+      frame_.loop(columns.first, columns.last, vectors * stage_.lanes,
+                  [&](Value* column) { emit_group(group, column, vectors); });
+    });
+  }
+
+  /// Reduces a group's rows at these vectors, and stores the results.
+  void emit_group(Value* group, Value* column, int64_t vectors) {
+    std::vector<const Op*> reductions;
+    std::ranges::copy_if(stage_.ops, std::back_inserter(reductions), [](const Op* op) { return is_reduction(*op); });
+    auto at_vector = [&](int64_t i) { return b_.CreateAdd(column, frame_.i64(i * stage_.lanes)); };
+    std::vector<Value*> totals;
+    for (int64_t i = 0; i < vectors; ++i)
+      for (const Op* op : reductions) totals.push_back(neutral(*op));
+    auto add_row = [&](Value* within, const std::vector<Value*>& so_far) {
+      elements_.at_row_of_group(group, within);
+      std::vector<Value*> next;
+      for (int64_t i = 0; i < vectors; ++i) {
+        for (size_t k = 0; k < reductions.size(); ++k) sums_[reductions[k]] = so_far[next.size() + k];
+        emit_element(at_vector(i));
+        for (const Op* op : reductions) next.push_back(sums_[op]);
+      }
+      return next;
+    };
+    totals = frame_.loop(frame_.i64(0), frame_.i64(stage_.row_group), 1, totals, add_row);
+    Value* skipped = b_.CreateMul(group, frame_.size(stage_.domain.back()));
+    for (size_t k = 0; k < totals.size(); ++k) {
+      const Op& op = *reductions[k % reductions.size()];
+      const DType dtype = frame_.type(op.results[0]).dtype;
+      elements_.at_column(at_vector(static_cast<int64_t>(k / reductions.size())));
+      for (Value* target : frame_.targets.at(op.results[0]))
+        elements_.columns().store(frame_.offset(target, skipped, size_of(dtype)), totals[k], dtype);
+    }
   }
 
   Value* neutral(const Op& op) {

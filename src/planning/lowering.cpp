@@ -49,10 +49,45 @@ class SafeDivisions {
   passes::ValueSet safe_;
 };
 
-bool reduces_last_dim_only(const Program& program, const Op& op) {
+/// Whether the op reduces one dim alone, the one that is `from_last` dims before the last.
+bool reduces_one_dim(const Program& program, const Op& op, int64_t from_last) {
   const auto& dims = op.attr<std::vector<int64_t>>("dims");
-  return dims.size() == 1 && dims[0] == program.type(op.operands[0]).rank() - 1;
+  return dims.size() == 1 && dims[0] == program.type(op.operands[0]).rank() - 1 - from_last;
 }
+
+/// Finds the reductions over rows that are done where their elements are computed. Inside scans only: there the result
+/// of a call, and the elements that it reads, would wait in memory at every step. Of a program's body they are calls,
+/// whose threads share columns too.
+class FusedRowReductions {
+ public:
+  explicit FusedRowReductions(const Program& program) : program_(program) { visit(program.body, false); }
+
+  passes::ValueSet take() { return std::move(found_); }
+
+ private:
+  /// More rows than these are summed by a call, which bounds the error of long sums (runtime/simd/fold.h).
+  static constexpr int64_t kMostRows = 256;
+
+  void visit(const Block& block, bool in_scan) {
+    passes::ValueSet elementwise;
+    for (const Op& op : block.ops) {
+      if (info(op.code).op_class == OpClass::kElementwise) elementwise.insert(op.results[0]);
+      if (in_scan && is_reduction(op) && elementwise.contains(op.operands[0]) && fits(op)) found_.insert(op.results[0]);
+      for (const Block& region : op.regions)
+        visit(region, in_scan || ir::traits_of(op.code).lowering == Lowering::kScan);
+    }
+  }
+
+  bool fits(const Op& op) const {
+    const ir::Type& type = program_.type(op.operands[0]);
+    if (!reduces_one_dim(program_, op, 1)) return false;
+    const ir::Dim& rows = type.shape[type.shape.size() - 2];
+    return rows.is_constant() && rows.constant() >= 1 && rows.constant() <= kMostRows;
+  }
+
+  const Program& program_;
+  passes::ValueSet found_;
+};
 
 bool joins_columns(const Program& program, const Op& op) {
   return op.attr<int64_t>("dim") == program.type(op.results[0]).rank() - 1;
@@ -70,7 +105,10 @@ const ScanDecision kUndecided;
 }  // namespace
 
 LoweringRules::LoweringRules(const Program& program, const Target& target)
-    : program_(&program), target_(&target), safe_divisions_(SafeDivisions(program).take()) {}
+    : program_(&program),
+      target_(&target),
+      safe_divisions_(SafeDivisions(program).take()),
+      row_reductions_(FusedRowReductions(program).take()) {}
 
 bool LoweringRules::all_computed(const Op& op) const {
   auto computed = [&](ValueId v) { return target_->computes(program_->type(v).dtype); };
@@ -93,7 +131,7 @@ Lowering LoweringRules::of(const Op& op) const {
   if (ir::is_range(op.code) && !size_attr(op, "start").is_constant()) return Lowering::kCall;
   if (best == Lowering::kView || is_ranges(op)) return Lowering::kView;
   if (may_fail(op)) return Lowering::kCall;
-  if (is_reduction(op) && !reduces_last_dim_only(*program_, op)) return Lowering::kCall;
+  if (is_reduction(op) && !reduces_one_dim(*program_, op, 0) && !reduces_rows(op)) return Lowering::kCall;
   if (best != Lowering::kRowCopy) return best;
   if (std::ssize(op.operands) > target_->limits().parts) return Lowering::kCall;
   if (ir::is_join(op.code) && has_equal_columns(*program_, op)) return Lowering::kFused;

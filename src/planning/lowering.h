@@ -18,6 +18,9 @@ struct ScanDecision {
   bool batched = false;                 ///< a function that runs row by row: threads split the rows of the batch
 };
 
+/// Whether the op sums or takes the maximum over dims.
+bool is_reduction(const ir::Op& op);
+
 /// How each op of a program is lowered for a target. Answers that depend on the op alone are computed on demand; what
 /// fusion finds out about the program is stored here. Points into the program.
 class LoweringRules {
@@ -39,6 +42,10 @@ class LoweringRules {
   bool is_ranges(const ir::Op& op) const;
   void set_ranges(const ir::Op& concat) { ranges_.insert(concat.results[0]); }
 
+  /// A reduction over the dim before the last one, [.., R, C] to [.., C], which is part of a stage: each group of R
+  /// rows is combined column by column.
+  bool reduces_rows(const ir::Op& op) const { return is_reduction(op) && row_reductions_.contains(op.results[0]); }
+
   void decide(const ir::Op& scan, ScanDecision decision);
   const ScanDecision& decision(const ir::Op& scan) const;
 
@@ -50,15 +57,13 @@ class LoweringRules {
   const Target* target_ = nullptr;
   passes::ValueSet ranges_;
   passes::ValueSet safe_divisions_;  ///< results of integer divisions that can't fail
+  passes::ValueSet row_reductions_;  ///< results of reductions for which reduces_rows is true
   /// By the scan's region, which stays where it is when ops are inserted around the scan.
   std::map<const ir::Block*, ScanDecision> decisions_;
 };
 
 /// Whether a reader of the result addresses the operand instead: constant, broadcast, slice. (reshape is an alias.)
 bool is_view(ir::OpCode code);
-
-/// Whether the op sums or takes the maximum over dims.
-bool is_reduction(const ir::Op& op);
 
 /// Whether the op is a product by micro-kernels, as a part of a stage.
 bool is_stage_product(const ir::Op& op);

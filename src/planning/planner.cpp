@@ -1,6 +1,7 @@
 #include "planning/planner.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/division.h"
 #include "planning/bounded_size.h"
@@ -317,7 +318,7 @@ class Planner {
     domain.pop_back();
     plan.rows = schedule_.expression(element_count(domain));
     plan.column_shares = column_shares(stage);
-    plan.row_block = stage.row_block;
+    plan.row_block = std::lcm(stage.row_block, std::max<int64_t>(1, stage.row_group));
     add_packs(stage, plan);
   }
 

@@ -91,6 +91,7 @@ class StageAssigner {
   struct Part {
     int64_t unroll = 0, lanes = 0, vectors = 0, rows = 0;  // of the tiles of products; 0 without products
     bool has_reduction = false;
+    bool reduces_rows = false;
     int64_t size = 0;           // code_size and memory accesses
     std::set<ValueId> reads{};  // values read from memory
   };
@@ -115,6 +116,7 @@ class StageAssigner {
     const Op& op = block_.ops[index];
     Part part;
     part.has_reduction = is_reduction(op);
+    part.reduces_rows = rules_.reduces_rows(op);
     if (const auto tile = rules_.tile(op)) {
       part.unroll = tile->unroll;
       part.lanes = tile->lanes;
@@ -268,10 +270,13 @@ class StageAssigner {
     part.vectors = std::max(part.vectors, wanted.vectors);
     part.rows = std::max(part.rows, wanted.rows);
     part.has_reduction = part.has_reduction || wanted.has_reduction;
+    part.reduces_rows = part.reduces_rows || wanted.reduces_rows;
   }
 
   static bool compatible(const Part& part, const Part& wanted) {
     if (wanted.unroll != 0 && part.has_reduction) return false;
+    // Rows are visited column by column, or one after the other.
+    if (wanted.has_reduction && part.has_reduction && wanted.reduces_rows != part.reduces_rows) return false;
     if (wanted.unroll != 0 && part.unroll != 0 && (part.unroll != wanted.unroll || part.lanes != wanted.lanes))
       return false;
     return !wanted.has_reduction || part.unroll == 0;
@@ -287,6 +292,7 @@ class StageAssigner {
     });
     stage.unroll = part.unroll;
     stage.has_reduction = part.has_reduction;
+    if (part.reduces_rows) stage.row_group = stage.domain[stage.domain.size() - 2].constant();
     stage.lanes = part.lanes != 0 ? part.lanes : target.lanes(wide ? DType::kF64 : DType::kF32);
     stage.row_block = target.row_block(part.vectors, stage.lanes);
     stage.tile_rows = std::max(stage.row_block, part.rows);
