@@ -81,18 +81,29 @@ def scan(
 
 
 def has_complex_gradients(
-    combine: Function, init: Sequence[Any], xs: Sequence[Any], additional_inputs: Any, *_: Any
+    combine: Function,
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional_inputs: Sequence[Any],
+    mutated_arg_indices: str = "",
 ) -> bool:
-    """Whether a scan has gradients and complex numbers, for which PyTorch's operator has no derivative: it fails."""
+    """Whether a scan has gradients and complex numbers, for which PyTorch's operator has no derivative: it fails.
+    `loop` can do it, unless the step changes tensors in place."""
     given = _tensors([*init, *xs, *additional_inputs])
-    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in given):
+    if mutated_arg_indices or not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in given):
         return False
-    nodes = combine.graph.nodes if isinstance(combine, torch.fx.GraphModule) else []
+    nodes = list(combine.graph.nodes) if isinstance(combine, torch.fx.GraphModule) else []
     values = [*given, *map(example_of, nodes)]
     return any(isinstance(value, Tensor) and value.is_complex() for value in values)
 
 
-def loop(combine: Function, init: Sequence[Any], xs: Sequence[Any], additional_inputs: Sequence[Any], *_: Any) -> Any:
+def loop(
+    combine: Function,
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional_inputs: Sequence[Any],
+    mutated_arg_indices: str = "",
+) -> Any:
     """`scan`'s steps, one after the other."""
     carry, columns = list(init), []
     for slices in zip(*xs, strict=True):
@@ -178,13 +189,10 @@ def with_gradients(cond_fn: Function, body_fn: Function, carried_inputs: Any, ad
     nothing = needing[0].reshape(-1)[:0].sum().abs()  # zero, whatever the tensor holds
 
     def needs_gradient(carry: Any) -> Any:
-        if (
-            not isinstance(carry, Tensor)
-            or carry.requires_grad
-            or not (carry.is_floating_point() or carry.is_complex())
-        ):
+        if not isinstance(carry, Tensor) or carry.requires_grad:
             return carry
-        return carry + nothing.to(carry.dtype)
+        can_require = carry.is_floating_point() or carry.is_complex()
+        return carry + nothing.to(carry.dtype) if can_require else carry
 
     return cond_fn, body_fn, tuple(map(needs_gradient, carried_inputs)), additional_inputs
 

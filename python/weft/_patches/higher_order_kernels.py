@@ -85,8 +85,8 @@ def _replace_kernels(
                     _C.report_fallback(op.name(), str(error).split("\n")[0])
                     if mend is not None:
                         args = (*args[:skipped], *mend(*args[skipped:]))
-                    if instead is not None and instead[0](*args[skipped:]):
-                        return instead[1](*args[skipped:])
+                    if instead is not None and instead[0](*args[skipped:], **kwargs):
+                        return instead[1](*args[skipped:], **kwargs)
                 else:
                     return call.run()
             before, _state.in_pytorch = _state.in_pytorch, True
