@@ -3,6 +3,8 @@
 // program is taken only if its record equals the step's word for word. Unusual calls are left to Python.
 
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -114,6 +116,11 @@ class Recorded {
   Recording& recording_;
 };
 
+/// A complex tensor as the program has it, the pairs [..., 2] of its parts (weft._capture.complex_numbers).
+at::Tensor as_pairs(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor;
+}
+
 /// A call whose arguments are of the usual kind.
 struct ScanCall {
   TensorTree carry, xs;
@@ -158,10 +165,11 @@ struct ScanCall {
   /// The inputs of the program.
   std::vector<at::Tensor> inputs(const CapturedTable::Table::Entry& entry, const KnownScan& scan,
                                  const Recording& recording) const {
-    std::vector<at::Tensor> all = carry.leaves;
-    all.insert(all.end(), xs.leaves.begin(), xs.leaves.end());
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& leaf : carry.leaves) all.push_back(as_pairs(leaf));
+    for (const at::Tensor& leaf : xs.leaves) all.push_back(as_pairs(leaf));
     if (xs.leaves.empty()) all.push_back(at::empty({length, 0}, at::kFloat));  // as only_steps() of scan_call.py
-    all.insert(all.end(), recording.outside().begin(), recording.outside().end());
+    for (const at::Tensor& tensor : recording.outside()) all.push_back(as_pairs(tensor));
     for (double number : entry.patterns.front()->free_numbers(recording.record()))
       all.push_back(at::scalar_tensor(number, at::kDouble));
     all.insert(all.end(), scan.constants.begin(), scan.constants.end());
@@ -199,6 +207,16 @@ struct StepRun {
   /// Frees data that only a new program would need.
   void forget_backwards() const {
     if (!backwards_.empty()) backwards_.attr("clear")();
+  }
+
+  /// The last carry's and the ys' leaves: of the program's results those that are pairs as complex tensors.
+  std::vector<at::Tensor> leaves(const ScanCall& call, std::vector<at::Tensor> results) const {
+    const size_t carries = call.carry.leaves.size();
+    for (size_t i = 0; i < results.size(); ++i) {
+      const at::ScalarType dtype = i < carries ? call.carry.leaves[i].scalar_type() : dtypes_.at(i - carries);
+      if (at::isComplexType(dtype)) results[i] = at::view_as_complex(results[i]);
+    }
+    return results;
   }
 
   /// The Run, from which Python can make a program.
@@ -293,7 +311,7 @@ py::object scan_again(const py::object& what, const py::object& step, const py::
   std::vector<at::Tensor> results;
   {
     const py::gil_scoped_release released;
-    results = torch_operator::call(scan->program, inputs);
+    results = run->leaves(call, torch_operator::call(scan->program, inputs));
   }
   return py::make_tuple(unflatten(call.carry.structure, results.data()),
                         unflatten(run->ys.structure, results.data() + call.carry.leaves.size()));

@@ -131,6 +131,7 @@ def _compile_graph(graph_module: fx.GraphModule, example_inputs: Sequence[Any], 
     _count(graph)
     for watcher in watchers:
         watcher(graph)
+    cleanup.resolve_conjugates(graph)
     graph.set_codegen(BoxedCodeGen())
     graph_module.recompile()
     forward = graph_module.forward

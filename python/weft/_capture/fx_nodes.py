@@ -24,11 +24,12 @@ _HALVES = (torch.float16, torch.bfloat16)
 class Types:
     """IR types of a graph's tensors. Symbols are renamed in order of appearance, so that equal graphs print alike.
 
-    `halves`: whether there are types of 16 bits.
+    `halves`: whether there are types of 16 bits. `pairs`: whether complex tensors have one, that of their pairs
+    [..., 2] (complex_numbers.py).
     """
 
-    def __init__(self, *, halves: bool) -> None:
-        self.halves = halves
+    def __init__(self, *, halves: bool, pairs: bool = False) -> None:
+        self.halves, self.pairs = halves, pairs
         self.names: dict[sympy.Symbol, str] = {}
 
     def has(self, tensor: object) -> bool:
@@ -47,6 +48,8 @@ class Types:
         return self.type(tensor.dtype, tensor.shape)
 
     def type(self, dtype: torch.dtype, sizes: Sequence[Any]) -> _C.Type:
+        if dtype.is_complex and self.pairs:
+            return self.type(dtype.to_real(), [*sizes, 2])
         if dtype not in DTYPES or (dtype in _HALVES and not self.halves):
             raise UnsupportedError(f"{dtype}")
         return _C.Type(DTYPES[dtype], [self.size(size) for size in sizes])

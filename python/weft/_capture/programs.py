@@ -235,7 +235,7 @@ def _find_anew(functions: Sequence[Function], compose: Callable[[list[Traced]], 
     traces = [trace.of_function(function) for function in functions]
     extras = [traced.extra for traced in traces]
     program = Captured(compose(traces), [n for traced in traces for n in traced.noise], extras, [], [])
-    tensors = [tensor for traced in traces for tensor in traced.captured]
+    tensors = as_pairs([tensor for traced in traces for tensor in traced.captured])
     return Found(program, tensors, [_Untold(extra) for extra in extras])
 
 

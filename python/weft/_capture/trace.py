@@ -26,7 +26,7 @@ from weft._base import fork
 from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, ReadsValueError, SideEffectError, UnrecordableError, UnsupportedError
 from weft._base.torch_private import is_fake, is_functional, pytree
-from weft._capture import complex_numbers, decompositions, extern_derivatives, modes, record
+from weft._capture import decompositions, extern_derivatives, modes, record
 from weft._capture.runs import Function, Run, Shown
 from weft._capture.traced import Noise, Traced
 
@@ -43,13 +43,14 @@ def trace(
     what: str,
     dynamic: Callable[[int, Tensor], Sequence[int]] = lambda _, tensor: (0,),
     follow: Callable[[list[list[int]]], list[list[int]]] | None = None,
+    has_pairs: bool = False,
 ) -> Traced:
     """The program of `fn(*arguments)`.
 
     Arguments may be of FakeTensorMode and of torch.func's transforms. `dynamic` says for each tensor leaf which dims
     may be symbols (by default the leading one); of a fake tensor's dims those are that are SymInts. SymInts may be
     arguments too, and are numbers to the function. `follow` gives the shapes of the last tensor leaves, which follow
-    from those of the first.
+    from those of the first. `has_pairs`: the program may take and give complex tensors, as pairs (complex_numbers.py).
 
     Leaves of the result must be tensors or numbers. Raises UnsupportedError for what a program can't express,
     SideEffectError for what it mustn't do, and whatever the function itself raises.
@@ -60,7 +61,7 @@ def trace(
         results, results_spec = pytree.tree_flatten(fn(*given))
         return [leaf if isinstance(leaf, Tensor) else torch.full((), leaf) for leaf in results], results_spec
 
-    return of_function(Function(flat, leaves, spec, what, dynamic=dynamic, follow=follow))
+    return of_function(Function(flat, leaves, spec, what, has_pairs=has_pairs, dynamic=dynamic, follow=follow))
 
 
 def of_function(function: Function) -> Traced:
@@ -208,7 +209,7 @@ class _Tracer:
                 self.function.whole,
                 self.function.has_pairs,
             )
-            captured = [*complex_numbers.as_pairs(real.recording.outside), *map(torch.tensor, free), *constants]
+            captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
         for run in runs:
             if run is not self.at_hand:  # the caller checks `at_hand`, whose kept tensors this run may have replaced
                 run.backwards.clear()

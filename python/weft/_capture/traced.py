@@ -42,7 +42,7 @@ class Traced:
 
     program: _C.Program
     noise: list[Noise]
-    captured: list[Tensor]  #: outside tensors that the function reads
+    captured: list[Tensor]  #: outside tensors that the function reads; complex ones are no pairs yet
     extra: Any  #: what the function returned beside tensors; from `trace`, the structure of its result
     constants: int  #: how many of `captured`, at its end, are tensors of numbers that an operation itself made
     sizes: list[list[int | str]]  #: of each argument and captured tensor, by dim: a number, or an expression of symbols

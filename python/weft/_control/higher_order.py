@@ -22,6 +22,8 @@ from weft._base import torch_private
 from weft._base.errors import UnsupportedError
 from weft._base.torch_private import pytree
 from weft._capture import modes
+from weft._capture.complex_numbers import Kind, as_pairs, kind_of, next_leaf
+from weft._capture.fx_nodes import example_of
 from weft._capture.trace import trace
 from weft._capture.traced import Traced
 
@@ -58,7 +60,7 @@ class Call:
     step: _Step
 
     def run(self) -> Any:
-        return self.step.results(torch.ops.weft.call(self.program.text, self.inputs))
+        return self.step.results(torch.ops.weft.call(self.program.text, as_pairs(self.inputs)))
 
 
 def scan(
@@ -76,6 +78,40 @@ def scan(
     same = _tensors(additional_inputs)
     program = _C.scan_program(step.traced.program, len(init), len(xs), False, len(same), len(noise))
     return Call(program, [*init, *xs, *noise, *same, *step.captured()], step)
+
+
+def has_complex_gradients(
+    combine: Function,
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional_inputs: Sequence[Any],
+    mutated_arg_indices: str = "",
+) -> bool:
+    """Whether a scan has gradients and complex numbers, for which PyTorch's operator has no derivative: it fails.
+    `loop` can do it, unless the step changes tensors in place."""
+    given = _tensors([*init, *xs, *additional_inputs])
+    if mutated_arg_indices or not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in given):
+        return False
+    nodes = list(combine.graph.nodes) if isinstance(combine, torch.fx.GraphModule) else []
+    values = [*given, *map(example_of, nodes)]
+    return any(isinstance(value, Tensor) and value.is_complex() for value in values)
+
+
+def loop(
+    combine: Function,
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    additional_inputs: Sequence[Any],
+    mutated_arg_indices: str = "",
+) -> Any:
+    """`scan`'s steps, one after the other."""
+    carry, columns = list(init), []
+    for slices in zip(*xs, strict=True):
+        results = list(combine(*carry, *slices, *additional_inputs))
+        carry = results[: len(init)]
+        columns.append(results[len(init) :])
+    ys = [None if column[0] is None else torch.stack(column) for column in zip(*columns, strict=True)]
+    return *carry, *ys
 
 
 def map_impl(f: Function, xs: Sequence[Any], pos_args: Sequence[Any], mutated_arg_indices: str = "") -> Call:
@@ -111,7 +147,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[An
     if not isinstance(pred, Tensor):
         raise UnsupportedError("a condition that is no tensor")
     yes, no = (_trace(branch, [*map(_like, operands)]) for branch in (true_fn, false_fn))
-    if yes.spec != no.spec or yes.mask != no.mask:
+    if yes.spec != no.spec or yes.kinds != no.kinds:
         raise UnsupportedError("branches whose results differ in structure")
     tensors, ours, theirs = _tensors(operands), yes.extra(), no.extra()
     programs = yes.traced.program, no.traced.program
@@ -150,12 +186,13 @@ def with_gradients(cond_fn: Function, body_fn: Function, carried_inputs: Any, ad
     needing = [t for t in _tensors([*carried_inputs, *additional_inputs]) if t.requires_grad]
     if not torch.is_grad_enabled() or not needing:
         return cond_fn, body_fn, carried_inputs, additional_inputs
-    nothing = needing[0].reshape(-1)[:0].sum()  # zero, whatever the tensor holds
+    nothing = needing[0].reshape(-1)[:0].sum().abs()  # zero, whatever the tensor holds
 
     def needs_gradient(carry: Any) -> Any:
-        if not isinstance(carry, Tensor) or carry.requires_grad or not carry.is_floating_point():
+        if not isinstance(carry, Tensor) or carry.requires_grad:
             return carry
-        return carry + nothing.to(carry.dtype)
+        can_require = carry.is_floating_point() or carry.is_complex()
+        return carry + nothing.to(carry.dtype) if can_require else carry
 
     return cond_fn, body_fn, tuple(map(needs_gradient, carried_inputs)), additional_inputs
 
@@ -167,12 +204,12 @@ def with_gradients(cond_fn: Function, body_fn: Function, carried_inputs: Any, ad
 class _Step:
     traced: Traced
     spec: pytree.TreeSpec  #: the structure of the results
-    mask: list[bool]  #: which results are tensors; the others are None
+    kinds: list[Kind]  #: of the results
     arguments: list[Tensor]  #: what it was traced with
 
     def results(self, outputs: Sequence[Tensor]) -> Any:
         remaining = iter(outputs)
-        return pytree.tree_unflatten([next(remaining) if is_tensor else None for is_tensor in self.mask], self.spec)
+        return pytree.tree_unflatten([next_leaf(remaining, kind) for kind in self.kinds], self.spec)
 
     def captured(self) -> list[Tensor]:
         """The captured tensors, as tensors of the trace that is being written, if any."""
@@ -215,20 +252,20 @@ def _key(argument: Any) -> Any:
 
 
 def _trace_anew(fn: Function, arguments: list[Any], leaf: bool) -> _Step:
-    mask: list[bool] = []
+    kinds: list[Kind] = []
     spec = pytree.treespec_leaf()
 
     def flat(*flat_arguments: Any) -> list[Tensor]:
         nonlocal spec
         results, spec = pytree.tree_flatten(fn(*flat_arguments))
-        mask[:] = [isinstance(result, Tensor) for result in results]
         if any(result is not None and not isinstance(result, Tensor) for result in results):
             raise UnsupportedError("a result that is no tensor")
+        kinds[:] = map(kind_of, results)
         return [result.reshape(()) if leaf else result for result in results if isinstance(result, Tensor)]
 
     name = getattr(fn, "__name__", type(fn).__name__)
-    traced = trace(flat, arguments, what=name, dynamic=_dynamic)
-    return _Step(traced, spec, list(mask), _tensors(arguments))
+    traced = trace(flat, arguments, what=name, dynamic=_dynamic, has_pairs=True)
+    return _Step(traced, spec, list(kinds), _tensors(arguments))
 
 
 def _dynamic(_: int, tensor: Tensor) -> tuple[int, ...]:

@@ -146,14 +146,10 @@ class Call:
         """Lets _C.scan_again find the program by itself from now on, where the call is of a usual kind."""
         (made,) = found.runs
         is_usual = type(self) is Call and self.user is None and not self.dim
-        is_usual = is_usual and isinstance(made, Run) and not made.by_tensors and not self._is_complex(made, ys)
+        is_usual = is_usual and isinstance(made, Run) and not made.by_tensors
         captured = found.captured
         if is_usual and isinstance(captured.program, _C.Program) and not captured.noise:
             captured.scan = _C.known_scan(self.step, captured.program, captured.constants[0], ys)
-
-    def _is_complex(self, made: Run, ys: Any) -> bool:
-        leaves = [*self.carry, *self.xs, *made.recording.outside, *trees.flatten(ys)[0]]
-        return any(leaf is not None and leaf.is_complex() for leaf in leaves)
 
     def find(self) -> programs.Found:
         key = (self.reverse, _count(self.carry), _count(self.xs))

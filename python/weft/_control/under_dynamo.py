@@ -200,6 +200,11 @@ def _own(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
+def _first_slice(x: Tensor) -> Tensor:
+    """A tensor like the slices of x. torch.select_copy has no derivative for complex tensors."""
+    return x.select(0, 0).clone() if x.is_complex() else torch_private.first_slice_copy(x)
+
+
 def _filled(tensors: Sequence[Tensor], leaves: Sequence[Any]) -> list[Any]:
     """`leaves` with `tensors` in the place of all leaves that aren't None."""
     remaining = list(tensors)
@@ -225,7 +230,7 @@ def install() -> None:
             )
             with torch_private.discard_graph_changes(tx):
                 carries = [tensor.call_method(tx, "clone", args=[], kwargs={}) for tensor in init]
-                slices = [torch_private.make_inlined(tx, torch_private.first_slice_copy)(tensor) for tensor in xs]
+                slices = [torch_private.make_inlined(tx, _first_slice)(tensor) for tensor in xs]
             (_, spec), graph, captured = torch_private.speculate_subgraph(
                 tx,
                 step,

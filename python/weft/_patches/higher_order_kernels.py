@@ -39,7 +39,8 @@ _state = _State()
 def enable() -> None:
     """Puts Weft's kernels before PyTorch's."""
     operators = torch.ops.higher_order
-    _replace_kernels(operators.scan, higher_order.scan, everywhere=True)
+    without_pytorch = (higher_order.has_complex_gradients, higher_order.loop)
+    _replace_kernels(operators.scan, higher_order.scan, everywhere=True, instead=without_pytorch)
     _replace_kernels(operators.while_loop, higher_order.while_loop, mend=higher_order.with_gradients)
     _replace_kernels(operators.cond, higher_order.cond)
     _replace_kernels(operators.associative_scan, higher_order.associative_scan)
@@ -56,12 +57,18 @@ _undo: list[Callable[[], None]] = []
 
 
 def _replace_kernels(
-    op: Any, prepare: Callable[..., Any], *, everywhere: bool = False, mend: Callable[..., Any] | None = None
+    op: Any,
+    prepare: Callable[..., Any],
+    *,
+    everywhere: bool = False,
+    mend: Callable[..., Any] | None = None,
+    instead: tuple[Callable[..., bool], Callable[..., Any]] | None = None,
 ) -> None:
     """Asks `prepare` before the operator's kernels: under autograd and in traces that look inside the operator. Only
     while the backend `weft` is at work, unless `everywhere`.
 
-    `mend` makes the arguments such that PyTorch's kernel is right, where a call is left to it.
+    `mend` makes the arguments such that PyTorch's kernel is right, where a call is left to it. `instead`: for which
+    arguments it fails, and what runs then.
     """
 
     def asking_weft_first(original: Function, skipped: int, autograd: bool) -> Function:
@@ -78,6 +85,8 @@ def _replace_kernels(
                     _C.report_fallback(op.name(), str(error).split("\n")[0])
                     if mend is not None:
                         args = (*args[:skipped], *mend(*args[skipped:]))
+                    if instead is not None and instead[0](*args[skipped:], **kwargs):
+                        return instead[1](*args[skipped:], **kwargs)
                 else:
                     return call.run()
             before, _state.in_pytorch = _state.in_pytorch, True

@@ -53,30 +53,48 @@ TO_COMPLEX: list[Callable[[Tensor], Tensor]] = [
 OF_REAL: list[Callable[[Tensor], Tensor]] = [torch.tanh, torch.relu, lambda x: x * 0.5, lambda x: x.exp().clamp(max=3)]
 
 
+BOTH: list[Callable[[Tensor, Tensor], Tensor]] = [
+    torch.mul, torch.add, lambda z, y: z / (y.abs() + 1), lambda z, y: y * z.conj(),
+]  # fmt: skip
+KINDS: dict[str, list[Any]] = {
+    "one": OF_ONE, "two": OF_TWO, "to real": TO_REAL, "to complex": TO_COMPLEX, "real": OF_REAL, "both": BOTH
+}  # fmt: skip
+
+
+def _plan(r: random.Random, complexes: int) -> list[tuple[str, Any, int, int, int, bool]]:
+    """About ten operations chosen at random: kind, function, which values it reads, whether without gradients."""
+    plan, reals = [], 1
+    for _ in range(r.randint(4, 12)):
+        kind = r.choice(("one", "one", "two", "two", "two", "to real", "to complex", "real", "both"))
+        places = r.randrange(complexes), r.randrange(complexes), r.randrange(reals)
+        plan.append((kind, r.choice(KINDS[kind]), *places, r.random() < 0.08))
+        if kind in ("to real", "real"):
+            reals += 1
+        else:
+            complexes += 1
+    return plan
+
+
 def _made(r: random.Random, weights: list[Tensor]) -> Callable[[Any, Any], Any]:
-    """A step of about ten operations chosen at random. The same choices are made at every call."""
-    seed, count = r.random(), r.randint(4, 12)
+    """A step of a plan's operations."""
+    plan = _plan(r, 2 + len(weights))
 
     def step(carry: Tensor, x: Tensor) -> tuple[Tensor, Any]:
-        choose = random.Random(seed)
         complexes, reals = [carry, carry * 0.5 + x.to(carry.dtype), *weights], [x]
-        for _ in range(count):
-            kind = choose.choice(("one", "one", "two", "two", "two", "to real", "to complex", "real", "both"))
-            no_grad = choose.random() < 0.08
+        for kind, f, a, b, c, no_grad in plan:
             with torch.set_grad_enabled(torch.is_grad_enabled() and not no_grad):
-                z, other, y = choose.choice(complexes), choose.choice(complexes), choose.choice(reals)
                 if kind == "one":
-                    complexes.append(choose.choice(OF_ONE)(z))
+                    complexes.append(f(complexes[a]))
                 elif kind == "two":
-                    complexes.append(choose.choice(OF_TWO)(z, other))
+                    complexes.append(f(complexes[a], complexes[b]))
+                elif kind == "both":
+                    complexes.append(f(complexes[a], reals[c]))
                 elif kind == "to real":
-                    reals.append(choose.choice(TO_REAL)(z))
+                    reals.append(f(complexes[a]))
                 elif kind == "to complex":
-                    complexes.append(choose.choice(TO_COMPLEX)(y))
-                elif kind == "real":
-                    reals.append(choose.choice(OF_REAL)(y))
+                    complexes.append(f(reals[c]))
                 else:
-                    complexes.append(choose.choice((z * y, z + y, z / (y.abs() + 1), y * z.conj())))
+                    reals.append(f(reals[c]))
         carry = torch.tanh(0.5 * (complexes[-1] + 0.3 * carry))
         return carry, (complexes[-1], reals[-1] + complexes[-2].real)
 
@@ -121,3 +139,24 @@ def test_a_random_step_is_the_loop(seed: int) -> None:
     # A view that is made without a gradient and viewed again with one is left to PyTorch, a real one too.
     fresh = [reason for reason, count in weft.stats()["fallbacks"].items() if count != before.get(reason)]
     assert all("that its operations don't give" in reason for reason in fresh), fresh
+
+
+@pytest.mark.parametrize("seed", range(1000, 1000 + COUNT // 5))
+@pytest.mark.parametrize("scan", [weft.scan, _loop])
+def test_a_random_step_under_torch_compile(scan: Any, seed: int) -> None:
+    r = random.Random(seed)
+    torch.manual_seed(seed)
+    torch._dynamo.reset()
+    weights = [torch.randn(ROWS, N, dtype=torch.complex128, requires_grad=True) for _ in range(2)]
+    init = torch.randn(ROWS, N, dtype=torch.complex128).requires_grad_(r.random() < 0.8)
+    xs = torch.randn(r.randint(3, 5), ROWS, N, dtype=torch.float64).requires_grad_(r.random() < 0.7)
+    step, leaves = _made(r, weights), [init, xs, *weights]
+
+    def run(step: Any, init: Tensor, xs: Tensor) -> Any:
+        return torch.compile(lambda init, xs: scan(step, init, xs), backend="weft")(init, xs)
+
+    for found, expected in zip(_results(run, step, leaves), _results(_loop, step, leaves), strict=True):
+        if found is not None and expected is None:  # a program of a loop has zeros where no gradient comes
+            assert not found.any()
+        elif expected is not None:
+            torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-8)

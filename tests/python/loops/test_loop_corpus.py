@@ -69,7 +69,7 @@ def test_a_loop_is_a_scan_at_the_first_length_and_at_the_second(name: str) -> No
 
 
 class Spectral(nn.Module):
-    """Each step makes complex numbers, which the IR lacks."""
+    """Each step has an FFT, for which the IR has no operation."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,6 +40,14 @@ def _same_without_view(node: fx.Node) -> fx.Node | None:
     return None
 
 
+def resolve_conjugates(graph: fx.Graph) -> None:
+    """Lets view_as_real have tensors that are conjugated lazily, which it refuses. AOTAutograd writes it for tensors
+    that aren't; but which gradients come to a backward conjugated is known only when it runs."""
+    for node in graph.find_nodes(op="call_function", target=_aten.view_as_real.default):
+        with graph.inserting_before(node):
+            node.args = (graph.call_function(_aten.resolve_conj.default, node.args),)
+
+
 def drop_unused_outputs(graph: fx.Graph) -> None:
     """Drops outputs of programs that the graph doesn't read."""
     for node in graph.find_nodes(op="call_function", target=CALL):

@@ -81,6 +81,24 @@ def _as(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
     return write
 
 
+def _along(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
+    """Writes a function of a tensor, one of its dims and numbers. The dim is counted from the front, since pairs have a
+    further dim."""
+    in_order = _as(op)
+
+    def write(writer: Importer, node: fx.Node) -> Any:
+        tensor = example_of(node.args[0]) if node.args and isinstance(node.args[0], fx.Node) else None
+        if not isinstance(tensor, Tensor) or not tensor.is_complex():
+            return in_order(writer, node)
+        values = [writer.value(node.args[0]), *node.args[1:]]
+        if node.kwargs or len(values) != len(op._schema.arguments) or any(type(each) is not int for each in values[1:]):
+            return None
+        values[1] %= tensor.dim()
+        return writer.aten(str(op), values, writer.types.of(example_of(node)))
+
+    return write
+
+
 def _arithmetic(op: OpOverload) -> Callable[[Importer, fx.Node], Any]:
     """Writes arithmetic of a floating tensor and a number, in either order."""
     in_order = _as(op)
@@ -115,11 +133,15 @@ def _embedding(writer: Importer, node: fx.Node) -> Any:
 def _constant(writer: Importer, node: fx.Node) -> Any:
     """torch.tensor(t)"""
     number, example = node.args[0], example_of(node)
-    if len(node.args) != 1 or type(number) not in (int, float) or not isinstance(example, Tensor):
+    if len(node.args) != 1 or type(number) not in (int, float, complex) or not isinstance(example, Tensor):
         return None
     if node.kwargs.get("requires_grad"):
         return None
-    return writer.aten("aten.full.default", [[], number], writer.types.of(example))
+    if not example.is_complex():
+        return writer.aten("aten.full.default", [[], number], writer.types.of(example))
+    part = writer.types.type(example.dtype.to_real(), [1])
+    parts = [writer.aten("aten.full.default", [[1], each], part) for each in (number.real, number.imag)]
+    return writer.aten("aten.cat.default", [parts, 0], writer.types.of(example))
 
 
 #: By a node's target: a function that writes the node and returns its value, or None if the node has to be traced.
@@ -127,13 +149,17 @@ DIRECT: dict[Any, Callable[[Importer, fx.Node], Any]] = {
     operator.getitem: _getitem,
     torch.nn.functional.embedding: _embedding,
     torch.tensor: _constant,
-    **dict.fromkeys((torch.select, "select", _aten.select.int), _as(_aten.select.int)),
-    _aten.slice.Tensor: _as(_aten.slice.Tensor),
+    **dict.fromkeys((torch.select, "select", _aten.select.int), _along(_aten.select.int)),
+    _aten.slice.Tensor: _along(_aten.slice.Tensor),
     **dict.fromkeys((torch.add, operator.add), _arithmetic(_aten.add.Tensor)),
     **dict.fromkeys((torch.sub, operator.sub), _arithmetic(_aten.sub.Tensor)),
     **dict.fromkeys((torch.mul, operator.mul), _arithmetic(_aten.mul.Tensor)),
     **dict.fromkeys((torch.div, operator.truediv), _arithmetic(_aten.div.Tensor)),
 }
+
+
+#: Those of DIRECT that are right for complex tensors as pairs [..., 2].
+TAKE_PAIRS = {_constant, _getitem, DIRECT[_aten.select.int], DIRECT[_aten.slice.Tensor]}
 
 
 def direct(node: fx.Node) -> Callable[[Importer, fx.Node], Any] | None:

@@ -49,7 +49,7 @@ class Known:
     """What is known about the graph's functions and sizes."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        self.types = Types(halves=True)
+        self.types = Types(halves=True, pairs=True)
         self.memory = Memory(graph)
         self.without_grad = _without_grad(graph)
         self.kinds: dict[Any, Kind] = {}
@@ -164,7 +164,7 @@ def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
         # the function would run on as many
         return Kind(refusal="it reads a tensor of more than 2^27 elements")
     try:
-        traced = trace(run, examples, what="it", dynamic=lambda _, __: ())
+        traced = trace(run, examples, what="it", dynamic=lambda _, __: (), has_pairs=True)
     except UnsupportedError as error:
         return Kind(refusal=str(error))
     except Exception as error:  # anything that the tracer can't do stays a node of the graph
@@ -218,6 +218,11 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
     for each in value if isinstance(value, list | tuple) else [value]:
         if isinstance(each, Tensor):
             yield each
+
+
+def is_complex(node: fx.Node) -> bool:
+    """Whether a tensor that the node reads or makes is complex."""
+    return any(tensor.is_complex() for each in (node, *node.all_input_nodes) for tensor in tensors_of(example_of(each)))
 
 
 def _elements(tensor: Tensor) -> int:

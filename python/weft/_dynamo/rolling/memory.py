@@ -77,7 +77,7 @@ class Memory:
 
 
 def is_same_view(a: fx.Node, b: fx.Node) -> bool:
-    """Whether two values that share memory are views of the same elements."""
+    """Whether two values that share memory are views of the same elements, neither conjugated nor negated."""
     one, other = example_of(a), example_of(b)
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return False
@@ -85,6 +85,7 @@ def is_same_view(a: fx.Node, b: fx.Node) -> bool:
         list(map(str, one.shape)) == list(map(str, other.shape))
         and list(map(str, one.stride())) == list(map(str, other.stride()))
         and str(one.storage_offset()) == str(other.storage_offset())
+        and (one.dtype, one.is_conj(), one.is_neg()) == (other.dtype, other.is_conj(), other.is_neg())
     )
 
 

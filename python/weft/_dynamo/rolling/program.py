@@ -12,8 +12,8 @@ from weft import _C
 from weft._base.errors import UnsupportedError
 from weft._capture.fx_nodes import Importer, example_of
 from weft._capture.traced import Noise
-from weft._dynamo.rolling.direct import direct
-from weft._dynamo.rolling.known import Kind, Known, call, on_tensors, program_of
+from weft._dynamo.rolling.direct import TAKE_PAIRS, direct
+from weft._dynamo.rolling.known import Kind, Known, call, is_complex, on_tensors, program_of
 from weft._dynamo.rolling.memory import is_same_view
 from weft._dynamo.rolling.nodes import (
     Source,
@@ -87,6 +87,8 @@ class Writer(Importer):
         if takes_output(node):
             return self.value(node.args[0])[node.args[1]]
         write = direct(node) if node not in self.known.without_grad else None
+        if write not in TAKE_PAIRS and is_complex(node):
+            write = None  # it would compute with the pairs
         value = write(self, node) if write is not None else None
         return value if value is not None else self._recorded(node, is_first=is_first)
 

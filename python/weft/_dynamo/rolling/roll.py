@@ -87,6 +87,10 @@ def _results(
     for index, node in enumerate(outputs.nodes):
         with graph.inserting_after(at):
             at = results[node] = graph.call_function(operator.getitem, (call, index))
+        if example_of(node).is_complex():
+            at.meta["example_value"] = _pairs(example_of(node))
+            with graph.inserting_after(at):
+                at = results[node] = graph.call_function(torch.view_as_complex, (at,))
         at.meta = dict(node.meta)
         if has_grad and not example_of(node).requires_grad:  # the node is detached, but the call has a derivative
             with graph.inserting_after(at):
@@ -115,10 +119,25 @@ def _behind(writer: Writer, outputs: Outputs, last: fx.Node) -> list[fx.Node]:
 
 
 def _given(graph: fx.Graph, source: fx.Node | Draw) -> fx.Node:
-    """An input of the call, detached if no gradient reaches it: its graph may belong to a step before and be gone, and
-    the call would send zeros where autograd sends nothing."""
+    """An input of the call: a complex tensor as pairs."""
     if isinstance(source, Draw):
         return _draw(graph, source)
+    source = _detached(graph, source)
+    if not example_of(source).is_complex():
+        return source
+    resolved = graph.call_method("resolve_conj", (source,))
+    pairs = graph.call_function(torch.view_as_real, (resolved,))
+    pairs.meta["example_value"] = _pairs(example_of(source))
+    return pairs
+
+
+def _pairs(example: Tensor) -> Tensor:
+    return torch.view_as_real(example.resolve_conj())
+
+
+def _detached(graph: fx.Graph, source: fx.Node) -> fx.Node:
+    """The node, detached if no gradient reaches it: its graph may belong to a step before and be gone, and the call
+    would send zeros where autograd sends nothing."""
     if not example_of(source).requires_grad or any(map(_may_pass_gradients, source.users)):
         return source
     detached = graph.call_method("detach", (source,))
