@@ -10,9 +10,6 @@ std::string why_not(const ir::Program& program, const ir::Op& op) {
   switch (op.code) {
     case OpCode::kExtern:
       return "it runs in PyTorch, which is not there where a package runs; write it with operations that Weft compiles";
-    case OpCode::kScatter:
-    case OpCode::kScatterAdd:
-      return "rows written by an index have no form in a package yet; write a row with a dynamic slice or torch.where";
     case OpCode::kCustomVjp:
       return "a derivative of one's own should be gone by now";
     default:

@@ -21,10 +21,11 @@ constexpr int64_t kMostRows = int64_t{1} << 17;
 /// Ops whose result is the operand's elements in another order, or fewer or more of them.
 bool is_view(OpCode code) { return ir::elements_of(code) != Elements::kComputed; }
 
-/// Ops whose result consists of parts: each operand, or zeros, in a place of its own.
+/// Ops whose result consists of parts: operands, or zeros, each in a place of its own.
 bool is_parts(OpCode code) {
   const ir::OpTraits& traits = ir::traits_of(code);
-  return traits.lowering == ir::Lowering::kRowCopy || traits.updated >= 0;
+  return traits.lowering == ir::Lowering::kRowCopy || traits.updated >= 0 || code == OpCode::kScatter ||
+         code == OpCode::kScatterAdd;
 }
 
 /// Whether computing the op twice costs more than storing and loading its result.
