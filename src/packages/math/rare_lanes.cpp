@@ -1,6 +1,7 @@
 #include "packages/math/rare_lanes.h"
 
 #include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
 
 namespace weft::packages {
 namespace {
@@ -70,6 +71,7 @@ Values with_rare_lanes(IRBuilder<>& b, const RareCase& rare, std::span<Value* co
     IRBuilder<> at_entry(&entry, entry.begin());
     llvm::AllocaInst* slot = at_entry.CreateAlloca(vector->getType());
     slot->setAlignment(kAlign);
+    b.CreateLifetimeStart(slot);  // other vectors share the memory
     b.CreateAlignedStore(vector, slot, kAlign);
     arguments.push_back(slot);
     types.push_back(vector->getType()->getScalarType());
@@ -82,6 +84,7 @@ Values with_rare_lanes(IRBuilder<>& b, const RareCase& rare, std::span<Value* co
   Values computed;
   for (size_t i = 0; i < results.size(); ++i)
     computed.push_back(b.CreateAlignedLoad(results[i]->getType(), arguments[operands.size() + i], kAlign));
+  for (Value* slot : std::span(arguments).first(types.size())) b.CreateLifetimeEnd(slot);
   b.CreateBr(after);
   b.SetInsertPoint(after);
   for (size_t i = 0; i < results.size(); ++i) {

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mpmath
 import numpy as np
+import package_checks
 import packaged
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import weft
+from weft import _C
 
 TARGETS = [*packaged.NATIVE, "aarch64", "riscv64", "wasm32"]
 WIDTH = 24
@@ -118,3 +121,41 @@ def test_remainders(dtype: torch.dtype, target: str, tmp_path_factory: pytest.Te
     assert torch.equal(found.nan_to_num(), expected.nan_to_num())
     known = ~expected.isnan()
     assert torch.equal(found[known].signbit(), expected[known].signbit())
+
+
+@pytest.mark.parametrize("target", [name for name, _ in _C.package_targets() if not name.startswith("cortex")])
+def test_no_target_needs_a_library(target: str, tmp_path: Path) -> None:
+    """The packager refuses an object that names a function of others, as that for stacks above a page on Windows."""
+
+    def step(carry: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        return carry + 1, [torch.sin(x), torch.cos(x), x % 3, torch.fmod(x, carry), torch.tan(x), x.abs() ** carry]
+
+    for dtype in (torch.float32, torch.float64):
+        x = torch.zeros(24, dtype=dtype)
+        weft.package(step, (x, x), tmp_path / "model", targets=target)
+
+
+def test_chunks_of_large_arguments(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Calls of 16 steps have the bits of single ones, whichever lanes lie beside each other."""
+    torch.manual_seed(9)
+
+    class Turned(nn.Module):
+        """Powers of two as factors, since a rounding of a large argument would be a turn."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Conv1d(4, 4, 3, dilation=2**i) for i in range(4)])
+
+        def forward(self, x: Tensor) -> Tensor:
+            large = torch.where(x > 0.5, 2.0**40, 2.0)
+            x = torch.sin(x * large) + torch.fmod(x * large, 0.75)
+            for i, layer in enumerate(self.layers):
+                x = torch.tanh(layer(nn.functional.pad(x, (2 << i, 0))))
+            return x
+
+    x = torch.randn(1, 4, 150)
+    folder = weft.package(
+        Turned(), x, tmp_path_factory.mktemp("packages") / "model", time=2, targets=packaged.NATIVE[-1]
+    )
+    xs = x.movedim(2, 0).unsqueeze(-1).contiguous()
+    package_checks.check_chunks(packaged.loaded(folder, tmp_path_factory), xs)
