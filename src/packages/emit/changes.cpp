@@ -3,11 +3,11 @@
 
 #include "codegen/half.h"
 #include "packages/emit/emitter.h"
+#include "packages/plan/written_rows.h"
 
 namespace weft::packages {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -17,8 +17,8 @@ bool Emitter::is_changed_in_place(const Op& op) const {
   const auto& results = program_.body.results;
   const auto result = std::ranges::find(results, op.results[0]);
   const auto state = static_cast<size_t>(result - results.begin());
-  const bool replaces =
-      op.code == OpCode::kScatter || (ir::traits_of(op.code).updated == 0 && op.attr<int64_t>("dim") == 0);
+  const bool replaces = written_rows(op.code) == WrittenRows::kReplaced ||
+                        (ir::traits_of(op.code).updated == 0 && op.attr<int64_t>("dim") == 0);
   if (plan_.steps > 1 || !replaces) return false;
   if (state >= step_.states() || op.operands[0] != program_.body.args[state]) return false;
   return std::ranges::count(results, *result) == 1 && std::ranges::none_of(program_.body.ops, [&](const Op& other) {
@@ -28,7 +28,7 @@ bool Emitter::is_changed_in_place(const Op& op) const {
 
 /// The rows of such a state, kept in memory of their own until the step can't fail any longer, and where they go.
 void Emitter::emit_change(const Op& op) {
-  const ValueId made = op.results[0], rows = op.operands[op.code == OpCode::kScatter ? 2 : 1];
+  const ValueId made = op.results[0], rows = op.operands[written_rows(op.code) == WrittenRows::kReplaced ? 2 : 1];
   const std::vector<int64_t> shape = sizes(rows);
   const Buffer buffer = in_state(made, reserve(made, shape, shape.empty() ? 1 : shape.back()));
   buffers_[made] = buffer;
@@ -36,7 +36,7 @@ void Emitter::emit_change(const Op& op) {
   known_.clear();
   computed_.clear();
   const int64_t all = sizes(made)[0];
-  if (op.code == OpCode::kScatter) {
+  if (written_rows(op.code) == WrittenRows::kReplaced) {
     Updates updates{op.operands[1], rows, {}, buffer, {}};
     updates.index_at = kept(updates.index, updates.taken);
     over_updates(updates, all, [](const Coordinate&, const Buffer&) {});
@@ -106,15 +106,15 @@ void Emitter::emit_scatter(const Op& op) {
   const Buffer result = in_state(whole, reserve(whole, shape.back()));
   Buffer sums = result;
   std::optional<Memory::Slot> of_sums;
-  if (op.code == OpCode::kScatterAdd && is_half(result.dtype)) {  // which is rounded once
+  if (written_rows(op.code) == WrittenRows::kAdded && is_half(result.dtype)) {  // which is rounded once
     of_sums = space(ir::element_count(program_.type(whole).shape).constant() * size_of(DType::kF32));
     sums = dense(b_.CreateGEP(b_.getInt8Ty(), state_, number(of_sums->offset)), whole);
     sums.dtype = DType::kF32;
   }
-  emit_part(op.code == OpCode::kScatter ? op.operands[0] : ir::kNoValue, whole, {&sums, 1}, origin);
+  emit_part(written_rows(op.code) == WrittenRows::kReplaced ? op.operands[0] : ir::kNoValue, whole, {&sums, 1}, origin);
   known_.clear();
   computed_.clear();
-  if (op.code == OpCode::kScatter)
+  if (written_rows(op.code) == WrittenRows::kReplaced)
     replace_rows(updates, result, shape[0]);
   else
     add_updates(op, updates, sums);
