@@ -32,6 +32,7 @@ TABLES = {
     "src/packages/emit/math.cpp": "the functions of a package",
     "src/packages/emit/reductions.cpp": "the sums and products of a package",
     "src/packages/plan/refusals.cpp": "the ops that a package has no form of",
+    "src/packages/plan/written_rows.cpp": "the ops that write rows by an index",
     "src/streaming/local_ops.cpp": "where each op leaves the steps' dim",
     "src/streaming/time_ops.cpp": "what each op does along the steps",
     "pytorch/importer/aten_*.cpp": "ATen's ops as the IR's",

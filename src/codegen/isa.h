@@ -13,6 +13,7 @@ struct VectorIsa {
   bool avx512 = false;         ///< registers of 512 bits that scale by powers of two and estimate reciprocals
   bool f16c = false;           ///< instructions that convert f16
   bool bf16_rounding = false;  ///< one instruction that rounds 512 bits of f32 to bf16
+  bool fused = false;          ///< multiply-adds of f64 that round once
 
   bool operator==(const VectorIsa&) const = default;
 };

@@ -39,45 +39,11 @@ constexpr double kCosine[] = {4.7794773323873852974e-14,
                               -0.5,
                               1.0};
 
-/// sin(x), or cos(x) as the sine of a quarter more: x = n pi/2 + r, with pi/2 in parts of 33 bits (fdlibm), of which
-/// the products by n are exact. Right for |x| <= kMostTurned.
-Value* sine(IRBuilder<>& b, Value* x, bool cosine) {
-  constexpr double kTwoByPi = 0.63661977236758134308, kMagic = 0x1.8p52;
-  constexpr double kHalfPi[] = {1.57079632673412561417e+00, 6.07710050630396597660e-11, 2.02226624879595063154e-21};
-  // Adding 1.5 2^52 rounds to an integer, which then stands in the low bits: the quadrant is n modulo 4.
-  Value* shifted = fma(b, x, number(x, kTwoByPi), number(x, kMagic));
-  Value* n = b.CreateFSub(shifted, number(x, kMagic));
-  Value* r = x;
-  for (double part : kHalfPi) r = fma(b, n, number(x, -part), r);
-  Value* square = b.CreateFMul(r, r);
-  Value* s = fma(b, b.CreateFMul(polynomial(b, square, kSine), square), r, r);
-  s = b.CreateSelect(b.CreateFCmpOEQ(square, number(x, 0)), r, s);  // of -0 too
-  Value* c = polynomial(b, square, kCosine);
-  llvm::Type* integers = x->getType()->getWithNewType(b.getInt64Ty());
-  const auto integer = [&](int64_t value) { return llvm::ConstantInt::getSigned(integers, value); };
-  Value* quadrant = b.CreateBitCast(shifted, integers);
-  if (cosine) quadrant = b.CreateAdd(quadrant, integer(1));
-  Value* is_odd = b.CreateICmpNE(b.CreateAnd(quadrant, integer(1)), integer(0));
-  Value* sign = b.CreateShl(b.CreateAnd(quadrant, integer(2)), integer(62));
-  Value* result = b.CreateBitCast(b.CreateSelect(is_odd, c, s), integers);
-  return b.CreateBitCast(b.CreateXor(result, sign), x->getType());
-}
+Value* sine(IRBuilder<>& b, Value* x, bool cosine) { return emit_sine(b, emit_turn(b, x, false), cosine); }
 
 /// exp(y log|x|), with C's results at the edges.
 Value* power(IRBuilder<>& b, Value* x, Value* y) {
-  Value *zero = number(x, 0), *one = number(x, 1);
-  Value* size = absolute(b, x);
-  Value* result = emit_exp(b, b.CreateFMul(y, emit_log(b, size)));
-  Value* whole = b.CreateFCmpOEQ(round_even(b, y), y);
-  Value* half = b.CreateFMul(y, number(y, 0.5));
-  Value* odd = b.CreateAnd(whole, b.CreateFCmpONE(round_even(b, half), half));
-  result = b.CreateSelect(odd, b.CreateCopySign(result, x), result);
-  Value* negative =
-      b.CreateAnd(b.CreateFCmpOLT(x, zero), b.CreateFCmpONE(size, llvm::ConstantFP::getInfinity(x->getType())));
-  result = b.CreateSelect(b.CreateAnd(negative, b.CreateNot(whole)), llvm::ConstantFP::getNaN(x->getType()), result);
-  Value* infinite = b.CreateFCmpOEQ(absolute(b, y), llvm::ConstantFP::getInfinity(y->getType()));
-  result = b.CreateSelect(b.CreateAnd(infinite, b.CreateFCmpOEQ(size, one)), one, result);
-  return b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(y, zero), b.CreateFCmpOEQ(x, one)), one, result);
+  return emit_power_edges(b, x, y, emit_exp(b, b.CreateFMul(y, emit_log(b, absolute(b, x)))));
 }
 
 // erfc(x) = t exp(-x^2 + P(t)) with t = 2 / (2 + x), for 0.5 <= x <= 10.5 within 2^-34 of it: fitted at Chebyshev's
@@ -267,6 +233,60 @@ Value* emit_wide(IRBuilder<>& b, OpCode code, Value* x, Value* y) {
 
 }  // namespace
 
+Turn emit_turn(IRBuilder<>& b, Value* x, bool precise) {
+  constexpr double kTwoByPi = 0.63661977236758134308, kMagic = 0x1.8p52;
+  // pi/2 in parts of 33 bits (fdlibm), of which the products by n are exact, and a last part of 53. What is left of x
+  // after a part is exact, too, where the next one cancels most of it.
+  constexpr double kFirst = 1.57079632673412561417e+00, kSecond = 6.07710050630396597660e-11;
+  constexpr double kRest = 2.02226624879595063154e-21;  // of kThird and kLast
+  constexpr double kThird = 2.02226624871116645580e-21, kLast = 8.47842766036889956997e-32;
+  // Adding 1.5 2^52 rounds to an integer, which then stands in the low bits.
+  Value* shifted = fma(b, x, number(x, kTwoByPi), number(x, kMagic));
+  Value* n = b.CreateFSub(shifted, number(x, kMagic));
+  Value* rest = fma(b, n, number(x, -kFirst), x);
+  if (precise) {
+    Value* over = b.CreateFMul(n, number(x, kLast));  // what is to be subtracted yet: of -0 nothing, with the sign +
+    for (double part : {kSecond, kThird}) {
+      Value *product = b.CreateFMul(n, number(x, part)), *less = b.CreateFSub(rest, product);
+      over = b.CreateFAdd(over, b.CreateFAdd(b.CreateFSub(less, rest), product));
+      rest = less;
+    }
+    rest = b.CreateFSub(rest, over);
+  } else {
+    rest = fma(b, n, number(x, -kSecond), rest);
+    rest = fma(b, n, number(x, -kRest), rest);
+  }
+  return {rest, b.CreateBitCast(shifted, x->getType()->getWithNewType(b.getInt64Ty()))};
+}
+
+Value* emit_sine(IRBuilder<>& b, const Turn& turn, bool cosine) {
+  Value *r = turn.rest, *quadrant = turn.quadrant;
+  Value* square = b.CreateFMul(r, r);
+  Value* s = fma(b, b.CreateFMul(polynomial(b, square, kSine), square), r, r);
+  s = b.CreateSelect(b.CreateFCmpOEQ(square, number(r, 0)), r, s);  // of -0 too
+  Value* c = polynomial(b, square, kCosine);
+  const auto integer = [&](int64_t value) { return llvm::ConstantInt::getSigned(quadrant->getType(), value); };
+  if (cosine) quadrant = b.CreateAdd(quadrant, integer(1));
+  Value* is_odd = b.CreateICmpNE(b.CreateAnd(quadrant, integer(1)), integer(0));
+  Value* sign = b.CreateShl(b.CreateAnd(quadrant, integer(2)), integer(62));
+  Value* result = b.CreateBitCast(b.CreateSelect(is_odd, c, s), quadrant->getType());
+  return b.CreateBitCast(b.CreateXor(result, sign), r->getType());
+}
+
+Value* emit_power_edges(IRBuilder<>& b, Value* x, Value* y, Value* result) {
+  Value *zero = number(x, 0), *one = number(x, 1), *size = absolute(b, x);
+  Value* whole = b.CreateFCmpOEQ(round_even(b, y), y);
+  Value* half = b.CreateFMul(y, number(y, 0.5));
+  Value* odd = b.CreateAnd(whole, b.CreateFCmpONE(round_even(b, half), half));
+  result = b.CreateSelect(odd, b.CreateCopySign(result, x), result);
+  Value* negative =
+      b.CreateAnd(b.CreateFCmpOLT(x, zero), b.CreateFCmpONE(size, llvm::ConstantFP::getInfinity(x->getType())));
+  result = b.CreateSelect(b.CreateAnd(negative, b.CreateNot(whole)), llvm::ConstantFP::getNaN(x->getType()), result);
+  Value* infinite = b.CreateFCmpOEQ(absolute(b, y), llvm::ConstantFP::getInfinity(y->getType()));
+  result = b.CreateSelect(b.CreateAnd(infinite, b.CreateFCmpOEQ(size, one)), one, result);
+  return b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(y, zero), b.CreateFCmpOEQ(x, one)), one, result);
+}
+
 Value* emit_library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
   if (is_narrow(code)) return code == OpCode::kErf ? narrow_erf(b, operands[0]) : narrow_log1p(b, operands[0]);
   llvm::Type* narrow = operands[0]->getType();
@@ -287,8 +307,6 @@ Value* emit_double_function(IRBuilder<>& b, OpCode code, std::span<Value* const>
       return double_hypotenuse(b, operands[0], operands[1]);
     case OpCode::kLog2:
     case OpCode::kLog10:
-    case OpCode::kSin:
-    case OpCode::kCos:
     case OpCode::kLogaddexp:
       return emit_wide(b, code, operands[0], operands.size() > 1 ? operands[1] : nullptr);
     default:

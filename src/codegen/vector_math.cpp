@@ -104,14 +104,17 @@ Value* expm1_near_zero(IRBuilder<>& b, Value* r, const ExpFormat& format) {
 }
 
 /// exp of an x in the format's range. `is_normal` promises that 2^n is normal for the n nearest to x / ln 2. Without
-/// that promise 2^n is multiplied in as two factors, and the product with the first is never subnormal.
-Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false) {
+/// that promise 2^n is multiplied in as two factors, and the product with the first is never subnormal. `rest`, if it
+/// isn't null, is added to x.
+Value* exp_within(IRBuilder<>& b, Value* x, bool is_normal = false, Value* rest = nullptr) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   llvm::Type* type = x->getType();
   llvm::Type* integers = type->getWithNewType(b.getIntNTy(format.bits));
   const bool in_halves = !is_zmm(b, x) && !is_normal;
   const auto [shifted, n] = nearest_power(b, x, format, in_halves ? 2 * format.bias : 0);
-  Value* p = expm1_near_zero(b, remainder(b, x, n, format), format);
+  Value* r = remainder(b, x, n, format);
+  if (rest != nullptr) r = b.CreateFAdd(r, rest);
+  Value* p = expm1_near_zero(b, r, format);
   if (is_zmm(b, x)) return scale(b, b.CreateFAdd(p, number(x, 1.0)), n);
   Value* bits = b.CreateBitCast(shifted, integers);
   if (is_normal) {  // added to the exponent
@@ -333,6 +336,11 @@ Value* emit_log(IRBuilder<>& b, Value* x) {
 Value* emit_exp(IRBuilder<>& b, Value* x) {
   const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
   return exp_within(b, at_most(b, at_least(b, x, format.low), format.high));
+}
+
+Value* emit_exp_of_sum(IRBuilder<>& b, Value* x, Value* rest) {
+  const ExpFormat& format = is_double(x) ? kFormat64 : kFormat32;
+  return exp_within(b, at_most(b, at_least(b, x, format.low), format.high), false, rest);
 }
 
 Value* emit_sigmoid(IRBuilder<>& b, Value* x, bool coarse) {

@@ -12,6 +12,8 @@ namespace weft::codegen {
 ///
 /// `coarse`: within 2^-12 is enough, since every reader of the result rounds to bf16. It has an effect in f32 only.
 llvm::Value* emit_exp(llvm::IRBuilder<>& b, llvm::Value* x);
+/// exp(x + rest) for a rest below a unit in the last place of x.
+llvm::Value* emit_exp_of_sum(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* rest);
 /// log(x) = n ln 2 + log(1 + r), x = 2^n (1 + r) with 1 + r between sqrt(1/2) and sqrt(2): Cephes (logf, log). log(0)
 /// is -inf, and of negative numbers NaN.
 llvm::Value* emit_log(llvm::IRBuilder<>& b, llvm::Value* x);

@@ -145,7 +145,7 @@ Object compile(const StepModel& model, const Target& target, bool assembly, Part
   if (!target.fixed_addresses) module.setPICLevel(llvm::PICLevel::BigPIC);
   if (!target.abi.empty())
     module.addModuleFlag(llvm::Module::Error, "target-abi", llvm::MDString::get(context, target.abi));
-  codegen::set_vector_isa(module, {.avx512 = target.avx512, .f16c = target.f16c});
+  codegen::set_vector_isa(module, {.avx512 = target.avx512, .f16c = target.f16c, .fused = target.fused});
   const Bound step(model);
   const Plan plan = plan_of(step, target.steps);
   const StoredWeights weights(step, model.stored);

@@ -25,6 +25,7 @@ constexpr Target kX86V3 = {
     .steps = 16,
     .rounds = true,
     .f16c = true,
+    .fused = true,
     .pairs = true,
     .dots = Dots::kSignsMoved,
     .byte_sums = 8,
@@ -43,6 +44,7 @@ constexpr Target kX86V4 = {
     .rounds = true,
     .avx512 = true,
     .f16c = true,
+    .fused = true,
     .pairs = true,
     .dots = Dots::kSignsMoved,
 };
@@ -59,6 +61,7 @@ constexpr Target kAarch64 = {
     .steps = 16,
     .rounds = true,
     .f16c = true,
+    .fused = true,
     .dots = Dots::kLong,
     .byte_sums = 6,
 };
@@ -153,6 +156,7 @@ constexpr Target kTargets[] = {
      .chains = 4,
      .steps = 16,
      .rounds = false,
+     .fused = true,
      .byte_sums = 12},
     kCortexM4,
     cortex_m7(),

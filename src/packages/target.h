@@ -32,6 +32,7 @@ struct Target {
   bool rounds;                   ///< has instructions for floor, ceil, trunc and round
   bool avx512 = false;           ///< scales by powers of two, estimates reciprocals (codegen::VectorIsa)
   bool f16c = false;             ///< has instructions that convert f16
+  bool fused = false;            ///< has multiply-adds of f64 that round once
   bool pairs = false;            ///< widens 16 bits sooner by a shift and a mask than by a load that shuffles
   bool fixed_addresses = false;  ///< there are no shared libraries
   bool hard_floats = false;      ///< ARM: floats are passed in their registers

@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-
 #include "ir/program.h"
-#include "packages/plan/refusals.h"
 
 namespace weft::resident {
 namespace {
@@ -69,8 +66,6 @@ int64_t elements_of(const std::vector<interpreter::Array>& arrays) {
 std::string why_engine(const packages::StepModel& model) {
   Work work;
   add(model.program, model.program.body, 1, work);
-  if (const std::string_view function = packages::narrow_function(model.program, model.program.body); !function.empty())
-    return fmt::format("it has the function '{}', which packages compute for arguments up to a size only", function);
   if (work.written_out > kMostWrittenOut)
     return fmt::format("it has loops of {} steps, which a package would have written out", work.written_out);
   if (const int64_t bytes = bytes_of(model.weights); bytes > kMostConstants)

@@ -149,6 +149,9 @@ Value* Emitter::elementwise(const Op& op, const Place& place) {
   const bool integers = to == DType::kI32 || to == DType::kI64;
   if (integers && (op.code == OpCode::kDiv || op.code == OpCode::kRem))
     return integer_division(op, operands[0], operands[1]);
+  // What is emitted while sums are looked for is one block, which is thrown away.
+  if (recording_ != nullptr && ir::traits_of(op.code).by_library)
+    return b_.CreateFreeze(llvm::PoisonValue::get(register_type(to, place.lanes)));
   return emit_without_library(b_, target_, op, from, to, operands, alone_);
 }
 

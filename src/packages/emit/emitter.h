@@ -300,13 +300,33 @@ class Emitter {
   llvm::Value* is_backwards();
   void stage_inputs();
   bool needs_stage(ir::ValueId input) const;
-  bool is_changed_in_place(const ir::Op& op) const;
-  void emit_change(const ir::Op& op);
-  Buffer from_row(const Buffer& buffer, const Coordinate& row);
   void give_outputs();
   void give_results();
   /// Copies rows between memories, exactly.
   void copy(const Buffer& from, const Buffer& to, const std::vector<int64_t>& sizes, DType dtype);
+  using Piece = std::function<void(const std::vector<Coordinate>& at, unsigned lanes)>;
+  void over_pieces(const std::vector<int64_t>& sizes, int64_t bytes, const Piece& piece);
+
+  // ---- rows replaced by an index (changes.cpp)
+  /// Rows in the order of an index, and the index.
+  struct Updates {
+    ir::ValueId index, rows;
+    Buffer index_at, rows_at;
+    std::vector<Memory::Slot> taken;
+  };
+  bool is_changed_in_place(const ir::Op& op) const;
+  void emit_change(const ir::Op& op);
+  void emit_scatter(const ir::Op& op);
+  void add_updates(const ir::Op& op, const Updates& updates, const Buffer& sums);
+  Updates updates_of(const ir::Op& op);
+  Buffer kept(ir::ValueId value, std::vector<Memory::Slot>& taken);
+  /// Calls body(row, update) for each element of the index: the row of a table of so many rows that it names, and the
+  /// update. An element that names none fails the step and counts as 0.
+  void over_updates(const Updates& updates, int64_t rows,
+                    const std::function<void(const Coordinate& row, const Buffer& update)>& body);
+  void replace_rows(const Updates& updates, const Buffer& table, int64_t rows);
+  Buffer from_row(const Buffer& buffer, const Coordinate& row);
+  Buffer row_at(const Buffer& table, const Coordinate& row);
 
   const Bound& step_;
   const ir::Program& program_;
@@ -325,8 +345,9 @@ class Emitter {
   std::map<ir::ValueId, size_t> last_reader_;  ///< of values with memory, the last task; behind all of them: the caller
   std::map<ir::ValueId, std::pair<Ring, ir::ValueId>> rings_;  ///< by the new state: its ring and the old state
   std::map<std::pair<int64_t, int64_t>, Turn> turns_;          ///< by rows, and by how many the window moves
-  std::map<ir::ValueId, Coordinate> changes_;                  ///< by new state: the first row that it changes
-  std::set<ir::ValueId> current_;                              ///< values that the nest being emitted stores
+  /// By new state of which a step changes rows in place: what writes them.
+  std::map<ir::ValueId, std::function<void(const Buffer& state)>> changes_;
+  std::set<ir::ValueId> current_;  ///< values that the nest being emitted stores
   std::map<std::tuple<ir::ValueId, Place, unsigned>, llvm::Value*> known_;  ///< at a step of those at once
   std::map<ir::ValueId, int64_t> depths_;
   std::map<ir::ValueId, Rounded> rounded_;      ///< left operands whose rows are in 8 bits

@@ -10,6 +10,9 @@
 #include "codegen/library_math.h"
 #include "codegen/pointwise.h"
 #include "codegen/vector_math.h"
+#include "packages/math/double_functions.h"
+#include "packages/math/remainder.h"
+#include "packages/math/turns.h"
 
 namespace weft::packages {
 namespace {
@@ -29,50 +32,45 @@ Value* ceil(IRBuilder<>& b, Value* x) { return b.CreateFNeg(floor(b, b.CreateFNe
 
 Value* trunc(IRBuilder<>& b, Value* x) { return b.CreateCopySign(floor(b, absolute(b, x)), x); }
 
-/// size - quotient * divisor, exactly, for a whole quotient below 2^50: the product in two parts, of parts of the
-/// factors whose products have no more bits than f64 (Dekker).
-Value* rest_of(IRBuilder<>& b, Value* size, Value* quotient, Value* divisor) {
-  Value* above = b.CreateFMul(round_even(b, b.CreateFMul(quotient, number(size, 0x1p-26))), number(size, 0x1p26));
-  Value* below = b.CreateFSub(quotient, above);
-  llvm::Type* integers = size->getType()->getWithNewType(b.getInt64Ty());
-  Value* mask = llvm::ConstantInt::getSigned(integers, -(int64_t{1} << 26));
-  Value* front = b.CreateBitCast(b.CreateAnd(b.CreateBitCast(divisor, integers), mask), size->getType());
-  Value* back = b.CreateFSub(divisor, front);
-  Value* product = b.CreateFMul(quotient, divisor);
-  Value* lost = b.CreateFSub(product, b.CreateFMul(above, front));
-  lost = b.CreateFSub(lost, b.CreateFMul(above, back));
-  lost = b.CreateFSub(lost, b.CreateFMul(below, front));
-  lost = b.CreateFSub(lost, b.CreateFMul(below, back));
-  return b.CreateFAdd(b.CreateFSub(size, product), lost);
+/// Functions of C's library in f64.
+Value* double_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+  switch (code) {
+    case OpCode::kSin:
+    case OpCode::kCos:
+      return emit_sine(b, operands[0], code == OpCode::kCos, false);
+    case OpCode::kRem:
+      return emit_remainder(b, operands[0], operands[1], false);
+    case OpCode::kPow:
+      return emit_double_power(b, operands[0], operands[1]);
+    case OpCode::kErf:
+      return emit_double_erf(b, operands[0]);
+    case OpCode::kErfc:
+      return emit_double_erfc(b, operands[0]);
+    default:
+      return codegen::emit_double_function(b, code, operands);
+  }
 }
 
-/// The remainder in f64, of a quotient below `most`. `exact`: the divisor has more bits than an f32.
-Value* remainder(IRBuilder<>& b, Value* x, Value* y, double most, bool exact) {
-  Value *size = absolute(b, x), *divisor = absolute(b, y), *zero = number(x, 0);
-  Value* quotient = floor(b, b.CreateFDiv(size, divisor));
-  Value* rest = exact ? rest_of(b, size, quotient, divisor) : b.CreateFSub(size, b.CreateFMul(quotient, divisor));
-  rest = b.CreateSelect(b.CreateFCmpOLT(rest, zero), b.CreateFAdd(rest, divisor), rest);
-  rest = b.CreateSelect(b.CreateFCmpOGE(rest, divisor), b.CreateFSub(rest, divisor), rest);
-  Value* known = b.CreateFCmpOLT(quotient, number(x, most));
-  rest = b.CreateSelect(known, rest, llvm::ConstantFP::getNaN(x->getType()));
-  rest = b.CreateSelect(b.CreateFCmpOLT(size, divisor), size, rest);  // of an infinite divisor too
-  return b.CreateCopySign(rest, x);
+/// In f32: most of them computed in f64.
+Value* single_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+  llvm::Type* type = operands[0]->getType();
+  const auto widened = [&](Value* value) { return b.CreateFPExt(value, type->getWithNewType(b.getDoubleTy())); };
+  switch (code) {
+    case OpCode::kSin:
+    case OpCode::kCos:
+      return b.CreateFPTrunc(emit_sine(b, widened(operands[0]), code == OpCode::kCos, true), type);
+    case OpCode::kRem:
+      return b.CreateFPTrunc(emit_remainder(b, widened(operands[0]), widened(operands[1]), true), type);
+    default:
+      return codegen::emit_library_function(b, code, operands);
+  }
 }
 
 Value* library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
-  llvm::Type* type = operands[0]->getType();
-  const bool wide = type->getScalarType()->isDoubleTy();
-  if (Value* result =
-          wide ? codegen::emit_double_function(b, code, operands) : codegen::emit_library_function(b, code, operands)) {
-    if (code != OpCode::kSin && code != OpCode::kCos) return result;
-    Value* small = b.CreateFCmpOLE(absolute(b, operands[0]), number(operands[0], codegen::kMostTurned));
-    return b.CreateSelect(small, result, llvm::ConstantFP::getNaN(result->getType()));
-  }
-  internal_check(code == OpCode::kRem, "packages have no form of {}", ir::info(code).name);
-  if (wide) return remainder(b, operands[0], operands[1], 0x1p50, true);
-  llvm::Type* doubles = type->getWithNewType(b.getDoubleTy());
-  const auto widened = [&](Value* value) { return b.CreateFPExt(value, doubles); };
-  return b.CreateFPTrunc(remainder(b, widened(operands[0]), widened(operands[1]), 0x1p29, false), type);
+  const bool wide = operands[0]->getType()->getScalarType()->isDoubleTy();
+  Value* result = wide ? double_function(b, code, operands) : single_function(b, code, operands);
+  internal_check(result != nullptr, "packages have no form of {}", ir::info(code).name);
+  return result;
 }
 
 /// floor and similar ops where the target has no instruction; null for other ops.

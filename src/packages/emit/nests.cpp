@@ -5,6 +5,7 @@
 
 #include "codegen/pointwise.h"
 #include "packages/emit/emitter.h"
+#include "packages/plan/written_rows.h"
 
 namespace weft::packages {
 
@@ -268,6 +269,7 @@ void Emitter::emit_parts(const Op& op) {
   const ValueId whole = op.results[0];
   if (rings_.contains(whole)) return emit_ring(whole);
   if (is_changed_in_place(op)) return emit_change(op);
+  if (written_rows(op.code) != WrittenRows::kNone) return emit_scatter(op);
   const std::vector<int64_t> shape = sizes(whole);
   buffers_[whole] = in_state(whole, reserve(whole, shape.empty() ? 1 : shape.back()));
   std::vector<Coordinate> origin(shape.size());

@@ -107,24 +107,29 @@ void Emitter::stage_inputs() {
 
 void Emitter::copy(const Buffer& from, const Buffer& to, const std::vector<int64_t>& sizes, DType dtype) {
   llvm::Type* element = codegen::memory_type(b_, dtype);
-  const auto move = [&](const std::vector<Coordinate>& at, unsigned lanes) {
+  over_pieces(sizes, size_of(dtype), [&](const std::vector<Coordinate>& at, unsigned lanes) {
     llvm::Type* type = llvm::FixedVectorType::get(element, lanes);
     const llvm::Align align(static_cast<uint64_t>(size_of(dtype)));
     b_.CreateAlignedStore(b_.CreateAlignedLoad(type, address(from, at), align), address(to, at), align);
-  };
-  if (sizes.empty()) return move({}, 1);
+  });
+}
+
+/// All elements of a tensor, in vectors along its rows of at most so many bytes an element that a register holds, and
+/// nothing behind a row.
+void Emitter::over_pieces(const std::vector<int64_t>& sizes, int64_t bytes, const Piece& piece) {
+  if (sizes.empty()) return piece({}, 1);
   std::vector<int64_t> rows = sizes;
   rows.back() = 1;
   std::vector<Coordinate> at(sizes.size());
   loops(rows, 0, at, [&] {
-    const int64_t most = std::max<int64_t>(target_.vector_bytes / size_of(dtype), 1);
+    const int64_t most = std::max<int64_t>(target_.vector_bytes / bytes, 1);
     int64_t first = 0;
     for (int64_t lanes = most; lanes > 0; lanes /= 2) {
       const int64_t count = (sizes.back() - first) / lanes;
       std::vector<Coordinate> here = at;
       loop(count, 1, [&](Value* i) {
         here.back() = {count == 1 ? nullptr : b_.CreateMul(i, number(lanes)), first};
-        move(here, static_cast<unsigned>(lanes));
+        piece(here, static_cast<unsigned>(lanes));
       });
       first += count * lanes;
     }
@@ -148,39 +153,6 @@ void Emitter::give_outputs() {
   }
 }
 
-/// Whether the op is a new state that is the old one but for some rows, and nobody reads it in this step: then only the
-/// rows are written, behind everything that reads the old state and may fail.
-bool Emitter::is_changed_in_place(const Op& op) const {
-  const auto& results = program_.body.results;
-  const auto result = std::ranges::find(results, op.results[0]);
-  const auto state = static_cast<size_t>(result - results.begin());
-  if (plan_.steps > 1 || ir::traits_of(op.code).updated != 0 || op.attr<int64_t>("dim") != 0) return false;
-  if (state >= step_.states() || op.operands[0] != program_.body.args[state]) return false;
-  return std::ranges::count(results, *result) == 1 && std::ranges::none_of(program_.body.ops, [&](const Op& other) {
-           return std::ranges::find(other.operands, *result) != other.operands.end();
-         });
-}
-
-/// The rows of such a state, kept in memory of their own, and the first of the state's that they replace.
-void Emitter::emit_change(const Op& op) {
-  const ValueId made = op.results[0], rows = op.operands[1];
-  const std::vector<int64_t> shape = sizes(rows);
-  buffers_[made] = in_state(made, reserve(made, shape, shape.back()));
-  emit_part(rows, rows, {&buffers_.at(made), 1}, std::vector<Coordinate>(shape.size()));
-  known_.clear();
-  computed_.clear();
-  changes_[made] = {checked_index(get(op.operands[2], {{}, -1, 1}), sizes(made)[0] - shape[0]), 0};
-}
-
-/// The buffer from a row of its first dim on.
-Buffer Emitter::from_row(const Buffer& buffer, const Coordinate& row) {
-  std::vector<Coordinate> at(buffer.strides.size());
-  at[0] = row;
-  Buffer from = buffer;
-  from.base = address(buffer, at);
-  return from;
-}
-
 /// The results to the caller, and new states in the place of the old. Nothing of both if the step has failed.
 void Emitter::give_results() {
   llvm::BasicBlock* end = nullptr;
@@ -195,8 +167,7 @@ void Emitter::give_results() {
   for (size_t i = 0; i < step_.states(); ++i) {
     const ValueId state = program_.body.args[i], made = program_.body.results[i];
     if (const auto change = changes_.find(made); change != changes_.end()) {
-      const ValueId rows = step_.op_of(made)->operands[1];
-      copy(buffers_.at(made), from_row(buffers_.at(state), change->second), sizes(rows), dtype(rows));
+      change->second(buffers_.at(state));
       continue;
     }
     if (memory_.slots.at(state).offset == memory_.slots.at(made).offset) continue;

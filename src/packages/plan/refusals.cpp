@@ -10,19 +10,11 @@ std::string why_not(const ir::Program& program, const ir::Op& op) {
   switch (op.code) {
     case OpCode::kExtern:
       return "it runs in PyTorch, which is not there where a package runs; write it with operations that Weft compiles";
-    case OpCode::kScatter:
-    case OpCode::kScatterAdd:
-      return "rows written by an index have no form in a package yet; write a row with a dynamic slice or torch.where";
     case OpCode::kCustomVjp:
       return "a derivative of one's own should be gone by now";
     default:
       break;
   }
-  const DType dtype = program.type(op.results[0]).dtype;
-  const bool is_wider = op.code == OpCode::kPow || op.code == OpCode::kErf || op.code == OpCode::kErfc;
-  if (dtype == DType::kF64 && is_wider)
-    return "in float64 packages have no pow, erf and erfc, which would have to be computed with more bits; compute it "
-           "in float32, or a power as exp(y * log(x)) or by products";
   return {};
 }
 
@@ -50,18 +42,6 @@ void refuse_what_has_no_form(const Bound& step) {
           "weft.package: {} {} of the step is {}: it must be of a floating type, int32, int64 or bool",
           i < step.states() ? "state" : "input", i < step.states() ? i : i - step.states(), ir::to_string(type));
   }
-}
-
-std::string_view narrow_function(const ir::Program& program, const ir::Block& block) {
-  for (const ir::Op& op : block.ops) {
-    const bool turns = op.code == OpCode::kSin || op.code == OpCode::kCos;
-    const DType dtype = program.type(op.results[0]).dtype;
-    const bool has_all = turns && dtype == DType::kF16;  // which has no number beyond
-    if ((turns || op.code == OpCode::kRem) && is_floating(dtype) && !has_all) return ir::info(op.code).name;
-    for (const ir::Block& inner : op.regions)
-      if (const std::string_view found = narrow_function(program, inner); !found.empty()) return found;
-  }
-  return {};
 }
 
 }  // namespace weft::packages

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "packages/plan/rings.h"
+#include "packages/plan/written_rows.h"
 
 namespace weft::packages {
 namespace {
@@ -21,10 +22,10 @@ constexpr int64_t kMostRows = int64_t{1} << 17;
 /// Ops whose result is the operand's elements in another order, or fewer or more of them.
 bool is_view(OpCode code) { return ir::elements_of(code) != Elements::kComputed; }
 
-/// Ops whose result consists of parts: each operand, or zeros, in a place of its own.
+/// Ops whose result consists of parts: operands, or zeros, each in a place of its own.
 bool is_parts(OpCode code) {
   const ir::OpTraits& traits = ir::traits_of(code);
-  return traits.lowering == ir::Lowering::kRowCopy || traits.updated >= 0;
+  return traits.lowering == ir::Lowering::kRowCopy || traits.updated >= 0 || written_rows(code) != WrittenRows::kNone;
 }
 
 /// Whether computing the op twice costs more than storing and loading its result.

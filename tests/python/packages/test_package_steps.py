@@ -158,15 +158,11 @@ def test_functions(target: str, tmp_path_factory: pytest.TempPathFactory) -> Non
         )
     for name, y, wanted in zip([*UNARY, *BINARY], found, expected, strict=True):
         rounded = wanted.float()
-        large = (xs.abs() > 1e6) if name in ("sin", "cos") else torch.zeros_like(xs, dtype=torch.bool)
-        if name in ("fmod", "remainder"):
-            large = (xs / ys).abs() >= 2.0**29
         absolute = 1e-6 if name in CANCELLING else 1e-38
         close = torch.isclose(y.double(), wanted, rtol=6e-7, atol=absolute)
-        wrong = ~(close | (y == rounded) | (y.isnan() & rounded.isnan()) | large)
+        wrong = ~(close | (y == rounded) | (y.isnan() & rounded.isnan()))
         x1, x2, is_, should_be = (each[wrong][:3].tolist() for each in (xs, ys, y, rounded))
         assert not wrong.any(), f"{name}({x1}, {x2}) = {is_}, not {should_be}"
-        assert y[large].isnan().all() or name not in ("sin", "cos")
 
 
 def movement_step(carry: dict[str, Tensor], x: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
@@ -252,9 +248,7 @@ def test_what_cannot_be_packaged(tmp_path: Path) -> None:
         weft.package(lambda c, x: (c[:1], x), (x, x), tmp_path / "m")
     with pytest.raises(TypeError, match=r"the example of a step is a tuple \(carry, x\)"):
         weft.package(lambda c, x: (c, x), x, tmp_path / "m")
-    with pytest.raises(RuntimeError, match="in float64 packages have no pow"):
-        weft.package(lambda c, x: (c, x**0.3), (x, x.double()), tmp_path / "m")
-    with pytest.raises(RuntimeError, match=r"on cortex-m4 the step needs __extendsfdf2"):
+    with pytest.raises(RuntimeError, match=r"on cortex-m4 the step needs __muldf3"):
         weft.package(lambda c, x: (c, torch.sin(x)), (x, x), tmp_path / "m", targets="cortex-m4")
     place = r"\(test_package_steps.py:\d+: return carry, torch.sort\(x\)\[0\] *# here\)"
     with pytest.raises(RuntimeError, match=rf"'extern' \(aten.sort.default\(%0, -1, false\)\) {place}, which can't"):
