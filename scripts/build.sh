@@ -33,7 +33,7 @@ is_configured() {
   done
 }
 
-# Clang compiles this in two thirds of the time that g++ 12 takes (g++ compiles the micro-kernels). CXX names another; a build
+# Clang compiles this in two thirds of the time that g++ 12 takes (g++ compiles two of the micro-kernels). CXX names another; a build
 # folder keeps its compiler.
 compiler=()
 if [ -z "${CXX:-}" ] && [ ! -f "$build/CMakeCache.txt" ] && command -v clang++-19 >/dev/null; then
