@@ -12,6 +12,7 @@
 // libgomp's interface to compilers: what g++ makes of `#pragma omp parallel`. Clang makes calls of LLVM's runtime of
 // it, which would bring a second team beside PyTorch's.
 extern "C" {
+// NOLINTNEXTLINE(readability-identifier-naming): libgomp's name
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 int omp_get_thread_num();
 int omp_get_num_threads();
