@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 import weft
-from measure import median_ms
 from weft import backend
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from measure import median_ms
 
 BATCH, INPUT, HIDDEN = 16, 64, 128
 ROUNDS = 15
