@@ -23,7 +23,6 @@ from weft._base.errors import UnsupportedError
 from weft._base.torch_private import pytree
 from weft._capture import modes
 from weft._capture.complex_numbers import Kind, as_pairs, kind_of, next_leaf
-from weft._capture.fx_nodes import example_of
 from weft._capture.trace import trace
 from weft._capture.traced import Traced
 
@@ -89,6 +88,8 @@ def has_complex_gradients(
 ) -> bool:
     """Whether a scan has gradients and complex numbers, for which PyTorch's operator has no derivative: it fails.
     `loop` can do it, unless the step changes tensors in place."""
+    from weft._capture.fx_nodes import example_of  # imports SymPy, which `import weft` must not wait for
+
     given = _tensors([*init, *xs, *additional_inputs])
     if mutated_arg_indices or not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in given):
         return False
