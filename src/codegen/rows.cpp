@@ -146,14 +146,9 @@ class RowStage {
   /// How many vectors of a row are reduced side by side, in registers: for few and cheap ops more, since each waits for
   /// its sum of the row before.
   int64_t vectors_at_once() const {
-    const bool cheap =
-        std::ranges::all_of(stage_.ops, [](const Op* op) { return ir::traits_of(op->code).cost == ir::Cost::kCheap; });
     if (!stage_.domain.back().is_constant()) return 1;
-    int64_t vectors = cheap && std::ssize(stage_.ops) <= 4 ? 4 : 2;
-    while (stage_.domain.back().constant() % (vectors * stage_.lanes) != 0) {
-      if (vectors == 1) break;
-      vectors /= 2;
-    }
+    int64_t vectors = !planning::is_dear(stage_) && std::ssize(stage_.ops) <= 4 ? 4 : 2;
+    while (stage_.domain.back().constant() % (vectors * stage_.lanes) != 0 && vectors > 1) vectors /= 2;
     return vectors;
   }
 

@@ -107,9 +107,7 @@ class ScanLoop {
   /// a loop over one vector's steps would prevent. The more a step computes, the fewer vectors are enough for that.
   Value* fits_registers() {
     const planning::Stage& stage = scan_.block.stages[0];
-    const bool dear =
-        std::ranges::any_of(stage.ops, [](const Op* op) { return ir::traits_of(op->code).cost == ir::Cost::kDear; });
-    const int64_t most = dear ? 1 : 2;
+    const int64_t most = planning::is_dear(stage) ? 1 : 2;
     auto [first, last] = rows_of(stage);
     UnitRange range = unit_range(frame_, stage);
     Value* vectors = b_.CreateMul(b_.CreateSub(last, first), b_.CreateSub(range.last, range.first));

@@ -98,6 +98,10 @@ runtime::DimExpr in_plan(const ir::SizeTable::Size& size) {
 
 }  // namespace
 
+bool is_dear(const Stage& stage) {
+  return std::ranges::any_of(stage.ops, [](const Op* op) { return ir::traits_of(op->code).cost == ir::Cost::kDear; });
+}
+
 int64_t column_grain(const Stage& stage) { return std::max<int64_t>(2, stage.unroll); }
 
 int64_t column_shares(const Stage& stage) {

@@ -32,6 +32,9 @@ struct Stage {
   int64_t last = 0;                 ///< the index of the last stage within it, or its own
 };
 
+/// Whether one of the stage's ops costs more than reading its operands (ir::Cost).
+bool is_dear(const Stage& stage);
+
 /// Whether threads may share the stage's columns, each computing some columns of every row (ColumnSharing): the stage
 /// is fused, its elements don't need whole rows, and its rows are wide enough for two threads.
 bool splits_columns(const Stage& stage);

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import assert_trees_close, loop
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -30,24 +31,6 @@ def longer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Call, "of", classmethod(noted))
     return found
-
-
-def _loop(step: Any, carry: Any, xs: Any) -> Any:
-    columns = []
-    for t in range(len(pytree.tree_leaves(xs)[0])):
-        carry, y = step(carry, pytree.tree_map(lambda x, t=t: x[t], xs))
-        columns.append(y)
-    return carry, pytree.tree_map(lambda *each: None if each[0] is None else torch.stack(each), *columns)
-
-
-def _assert_same(found: Any, expected: Any) -> None:
-    (ours, our_tree), (theirs, their_tree) = pytree.tree_flatten(found), pytree.tree_flatten(expected)
-    assert our_tree == their_tree
-    for a, b in zip(ours, theirs, strict=True):
-        if a is None or b is None:
-            assert a is b
-        else:
-            torch.testing.assert_close(a, b)
 
 
 def _of_complex(h: Tensor, x: Tensor) -> Any:
@@ -93,7 +76,7 @@ def test_the_short_way_gives_the_loops_results(case: str, longer: list[str]) -> 
     for times, (steps, rows) in enumerate([(4, 2), (4, 2), (7, 2), (1, 2), (5, 3), (6, 3), (5, 0), (5, 0)]):
         init, xs = inputs(steps, rows)
         before = len(longer)
-        _assert_same(weft.scan(step, init, xs), _loop(step, init, xs))
+        assert_trees_close(weft.scan(step, init, xs), loop(step, init, xs))
         if times in (1, 2, 5, 7):
             assert len(longer) == before
 
@@ -118,8 +101,8 @@ def test_the_short_way_gives_the_loops_gradients(case: str, longer: list[str], m
     for times in range(3):
         init, xs = pytree.tree_map(lambda leaf: leaf.clone(), inputs(4, 2))
         before = len(longer)
-        found, expected = (_gradients(run, step, init, xs, weights) for run in (weft.scan, _loop))
-        _assert_same(found, expected)
+        found, expected = (_gradients(run, step, init, xs, weights) for run in (weft.scan, loop))
+        assert_trees_close(found, expected)
         assert times == 0 or len(longer) == before
 
 
@@ -138,7 +121,7 @@ def test_real_and_complex_tensors_in_turn(longer: list[str]) -> None:
                     captured = each
                     init, xs = _x(1, 2, dtype)[0], _x(4, 2, real)
                     before = len(longer)
-                    _assert_same(weft.scan(step, init, xs), _loop(step, init, xs))
+                    assert_trees_close(weft.scan(step, init, xs), loop(step, init, xs))
                     assert times < 2 or len(longer) == before
 
 
@@ -148,18 +131,18 @@ def test_tangents_and_transforms_of_a_known_step() -> None:
         weft.scan(step, init, xs)
         tangents = [
             torch.func.jvp(lambda h, x, run=run: run(step, h, x), (init, xs), (init * 1j, xs.conj()))
-            for run in (weft.scan, _loop)
+            for run in (weft.scan, loop)
         ]
-        _assert_same(*tangents)
+        assert_trees_close(*tangents)
         mapped = [
             torch.vmap(lambda h, run=run: run(step, h, xs)[1])(torch.stack([init, init * 2j]))
-            for run in (weft.scan, _loop)
+            for run in (weft.scan, loop)
         ]
-        _assert_same(*mapped)
+        assert_trees_close(*mapped)
         with torch.autograd.forward_ad.dual_level():
             dual = torch.autograd.forward_ad.make_dual(init, init * 1j)
             found, expected = (
                 torch.autograd.forward_ad.unpack_dual(run(step, dual, xs)[1].resolve_conj()).tangent
-                for run in (weft.scan, _loop)
+                for run in (weft.scan, loop)
             )
             torch.testing.assert_close(found, expected)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import assert_trees_close
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 import weft
 from weft._capture import programs
@@ -47,16 +47,6 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patch:
         patch.setattr(Call, "of", classmethod(noted))
         yield longer
-
-
-def assert_same(found: Any, wanted: Any) -> None:
-    (ours, our_tree), (theirs, their_tree) = pytree.tree_flatten(found), pytree.tree_flatten(wanted)
-    assert our_tree == their_tree
-    for a, b in zip(ours, theirs, strict=True):
-        if a is None or b is None:
-            assert a is b
-        else:
-            torch.testing.assert_close(a, b)
 
 
 def pair(carry: Any, x: Any) -> Any:
@@ -96,7 +86,7 @@ def test_trees(name: str, length: int, reverse: bool, monkeypatch: pytest.Monkey
     with ways(monkeypatch) as longer:
         found = weft.scan(step, init, xs, reverse=reverse)
     assert not longer
-    assert_same(found, python_loop(step, init, xs, reverse=reverse))
+    assert_trees_close(found, python_loop(step, init, xs, reverse=reverse))
 
 
 def test_dicts_are_their_names_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,14 +97,14 @@ def test_dicts_are_their_names_in_their_order(monkeypatch: pytest.MonkeyPatch) -
     init, xs, turned = {"}": H, "2:é": H + 1}, xs_of(4), False
     weft.scan(step, init, xs)
     with ways(monkeypatch) as longer:
-        assert_same(weft.scan(step, init, xs), python_loop(step, init, xs))
+        assert_trees_close(weft.scan(step, init, xs), python_loop(step, init, xs))
     assert not longer
     turned = True
     with pytest.raises(ValueError, match="structure that it got"):
         weft.scan(step, init, xs)
     other = {1: H}
     for _ in range(2):
-        assert_same(weft.scan(by_number, other, xs), python_loop(by_number, other, xs))
+        assert_trees_close(weft.scan(by_number, other, xs), python_loop(by_number, other, xs))
 
 
 def test_trees_of_many_levels() -> None:
@@ -126,7 +116,7 @@ def test_trees_of_many_levels() -> None:
         init = [init]
         weft.scan(deep, init, xs_of(2))
     last, _ = weft.scan(deep, init, xs_of(2))
-    assert_same(last, init)
+    assert_trees_close(last, init)
     weft.scan(tanh, H, xs_of(2))
     endless: Any = [H]
     endless.append(endless)
@@ -210,7 +200,7 @@ def test_the_step_runs_once_a_call() -> None:
         found = weft.scan(step, H[:rows], xs[:, :rows])
         if before > 1:  # a new step is run at other sizes too
             assert 1 <= len(runs) - before <= 4
-        assert_same(found, python_loop(step, H[:rows], xs[:, :rows]))
+        assert_trees_close(found, python_loop(step, H[:rows], xs[:, :rows]))
     before = len(runs)
     weft.scan(step, H, xs)
     assert len(runs) == before + 1
@@ -238,13 +228,15 @@ def test_a_step_that_does_something_else_than_before(monkeypatch: pytest.MonkeyP
     weights[1].requires_grad_()
     for which[0] in [*range(len(ways_to)), 3, 1, *range(len(ways_to))]:
         found = weft.scan(step, h, xs)
-        assert_same(found, python_loop(step, h, xs))
-        assert_same(torch.autograd.grad(found[0].sum(), h), torch.autograd.grad(python_loop(step, h, xs)[0].sum(), h))
+        assert_trees_close(found, python_loop(step, h, xs))
+        assert_trees_close(
+            torch.autograd.grad(found[0].sum(), h), torch.autograd.grad(python_loop(step, h, xs)[0].sum(), h)
+        )
     which[0] = 4
     for change in (lambda: weights[0].add_(1), lambda: weights.__setitem__(0, torch.zeros(4))):
         change()
         with ways(monkeypatch) as longer:
-            assert_same(weft.scan(step, h, xs), python_loop(step, h, xs))
+            assert_trees_close(weft.scan(step, h, xs), python_loop(step, h, xs))
         assert not longer
 
 
@@ -257,10 +249,10 @@ def test_numbers_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
 
     xs = xs_of(2)
     for scale[0] in (1.5, 2.5, 3.5):
-        assert_same(weft.scan(step, H, xs), python_loop(step, H, xs))
+        assert_trees_close(weft.scan(step, H, xs), python_loop(step, H, xs))
     with ways(monkeypatch) as longer:
         for scale[0] in (-1.0, float("inf"), 0.1):
-            assert_same(weft.scan(step, H, xs), python_loop(step, H, xs))
+            assert_trees_close(weft.scan(step, H, xs), python_loop(step, H, xs))
     assert not longer
 
 
@@ -347,7 +339,7 @@ def test_errors_say_where_also_when_they_begin_later() -> None:
         with pytest.raises(type(failing[0])):
             weft.scan(fails, H, xs)
     failing.clear()
-    assert_same(weft.scan(fails, H, xs), python_loop(fails, H, xs))
+    assert_trees_close(weft.scan(fails, H, xs), python_loop(fails, H, xs))
     for shapes[0], error, message in (
         (lambda h, x: (h[0], x), ValueError, "must keep the carry's shapes"),
         (lambda h, x: ((h,), x), ValueError, "structure that it got"),
@@ -385,7 +377,7 @@ def test_random_numbers_are_the_loops() -> None:
         ours = weft.scan(step, H, xs)
         after = torch.rand(3)
         torch.manual_seed(5)
-        assert_same(ours, python_loop(step, H, xs))
+        assert_trees_close(ours, python_loop(step, H, xs))
         assert torch.equal(after, torch.rand(3))
 
 
@@ -403,20 +395,20 @@ def test_whoever_watches_sees_one_call() -> None:
     want = python_loop(tanh, H, xs)
     weft.scan(tanh, H, xs)
     with Counts() as mode:
-        assert_same(weft.scan(tanh, H, xs), want)
+        assert_trees_close(weft.scan(tanh, H, xs), want)
     assert mode.names.count("weft.call.default") == 1 and "aten.tanh.default" not in mode.names
     with torch.device("cpu"):
-        assert_same(weft.scan(tanh, H, xs), want)
+        assert_trees_close(weft.scan(tanh, H, xs), want)
     with weft.disabled():
         weft.reset_stats()
-        assert_same(weft.scan(tanh, H, xs), want)
+        assert_trees_close(weft.scan(tanh, H, xs), want)
         assert weft.stats()["calls"] == 0
     traced = torch.jit.trace(lambda h, xs: weft.scan(tanh, h, xs)[1], (H, xs), check_trace=False)
-    assert_same(traced(H, xs), want[1])
+    assert_trees_close(traced(H, xs), want[1])
     graph = torch.fx.experimental.proxy_tensor.make_fx(lambda h, xs: weft.scan(tanh, h, xs)[1])(H, xs)
     assert "weft" in str(graph.graph)
     many = torch.vmap(lambda h, x: weft.scan(tanh, h, x)[1], in_dims=(0, 1))(H, xs)
-    assert_same(many.movedim(0, 1), want[1])
+    assert_trees_close(many.movedim(0, 1), want[1])
     linear = nn.Linear(4, 4)
 
     def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -451,8 +443,8 @@ def test_scans_in_steps_and_forgotten_ones() -> None:
 
     xs = xs_of(3)
     for _ in range(3):
-        assert_same(weft.scan(outer, H, xs), python_loop(plain, H, xs))
-        assert_same(weft.scan(forgets, H, xs), python_loop(inner, H, xs))
+        assert_trees_close(weft.scan(outer, H, xs), python_loop(plain, H, xs))
+        assert_trees_close(weft.scan(forgets, H, xs), python_loop(inner, H, xs))
 
 
 def test_checkpointing_computes_it_again() -> None:
@@ -464,7 +456,7 @@ def test_checkpointing_computes_it_again() -> None:
 
     for _ in range(2):
         again = torch.utils.checkpoint.checkpoint(lambda: weft.scan(step, h, xs)[0].sum(), use_reentrant=False)
-        assert_same(torch.autograd.grad(again, h), torch.autograd.grad(python_loop(step, h, xs)[0].sum(), h))
+        assert_trees_close(torch.autograd.grad(again, h), torch.autograd.grad(python_loop(step, h, xs)[0].sum(), h))
 
 
 def test_steps_that_are_no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,7 +472,7 @@ def test_steps_that_are_no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     xs, cells = xs_of(2), [Cell(), Cell()]
     steps: list[Callable[..., Any]] = [*cells, *(cell.forward for cell in cells), Doer(2.0).step, Doer(3.0).step]
     for step in steps * 3:
-        assert_same(weft.scan(step, H, xs), python_loop(step, H, xs))
+        assert_trees_close(weft.scan(step, H, xs), python_loop(step, H, xs))
     with ways(monkeypatch) as longer:
         for step in steps:
             weft.scan(step, H, xs)
@@ -504,7 +496,7 @@ def test_threads_that_scan_at_once() -> None:
     def work(first: int) -> None:
         try:
             for i in range(first, first + 200):
-                assert_same(weft.scan(tanh, H, xs[i % 3]), want[i % 3])
+                assert_trees_close(weft.scan(tanh, H, xs[i % 3]), want[i % 3])
                 if i % 50 == 0:
                     programs.table.clear()
         except BaseException as error:

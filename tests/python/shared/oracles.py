@@ -53,6 +53,17 @@ def assert_leaves_close(ours: Any, theirs: Any, rtol: float = 1e-5, atol: float 
             assert a == b
 
 
+def assert_trees_close(ours: Any, theirs: Any) -> None:
+    """Both trees have the same structure and the same leaves, up to the rounding of their type."""
+    (leaves, structure), (wanted, wanted_structure) = pytree.tree_flatten(ours), pytree.tree_flatten(theirs)
+    assert structure == wanted_structure
+    for a, b in zip(leaves, wanted, strict=True):
+        if a is None or b is None:
+            assert a is b
+        else:
+            torch.testing.assert_close(a, b)
+
+
 def assert_close_on_cpu(actual: Tensor, expected: Tensor) -> None:
     """The same values up to float32's rounding, wherever the tensors are."""
     torch.testing.assert_close(actual.detach().cpu(), expected.detach().cpu(), atol=1e-5, rtol=1e-5)

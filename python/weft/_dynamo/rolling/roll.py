@@ -9,6 +9,7 @@ from torch import Tensor, fx
 
 from weft import _C
 from weft._base.errors import UnsupportedError
+from weft._capture.complex_numbers import as_pairs
 from weft._capture.fx_nodes import example_of
 from weft._dynamo.rolling.growing import join_at_once
 from weft._dynamo.rolling.known import Known
@@ -88,7 +89,7 @@ def _results(
         with graph.inserting_after(at):
             at = results[node] = graph.call_function(operator.getitem, (call, index))
         if example_of(node).is_complex():
-            at.meta["example_value"] = _pairs(example_of(node))
+            at.meta["example_value"] = as_pairs([example_of(node)])[0]
             with graph.inserting_after(at):
                 at = results[node] = graph.call_function(torch.view_as_complex, (at,))
         at.meta = dict(node.meta)
@@ -127,12 +128,8 @@ def _given(graph: fx.Graph, source: fx.Node | Draw) -> fx.Node:
         return source
     resolved = graph.call_method("resolve_conj", (source,))
     pairs = graph.call_function(torch.view_as_real, (resolved,))
-    pairs.meta["example_value"] = _pairs(example_of(source))
+    pairs.meta["example_value"] = as_pairs([example_of(source)])[0]
     return pairs
-
-
-def _pairs(example: Tensor) -> Tensor:
-    return torch.view_as_real(example.resolve_conj())
 
 
 def _detached(graph: fx.Graph, source: fx.Node) -> fx.Node:
