@@ -22,8 +22,8 @@ struct Stage {
   int64_t lanes = 0;      ///< elements of one vector
   int64_t row_block = 1;  ///< threads' shares of the rows are multiples of this
   int64_t tile_rows = 1;  ///< rows that its products take at once; row_block or more
-  /// The rows that its reductions over rows combine (LoweringRules::reduces_rows), of which threads' shares are
-  /// multiples; 0 without one.
+  /// How many rows a reduction over rows makes one of (LoweringRules::reduces_rows); 0 without one. A thread's share of
+  /// the rows is a multiple of it.
   int64_t row_group = 0;
   bool has_reduction = false;
   std::set<ir::ValueId> unrounded;  ///< results of casts whose readers take the operand instead (excess_precision)
