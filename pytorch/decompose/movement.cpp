@@ -2,6 +2,7 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/stack.h>
@@ -16,6 +17,9 @@
 
 namespace weft::decompose {
 namespace {
+
+/// As many windows may be taken one by one.
+constexpr int64_t kFewWindows = 16;
 
 /// Part i has sizes[i] elements.
 std::vector<Tensor> split_with_sizes(const Tensor& x, at::IntArrayRef sizes, int64_t dim) {
@@ -79,12 +83,40 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, i
   return at::where(column.eq(row.unsqueeze(1) + offset), spread, moved).movedim({-2, -1}, {dim1, dim2});
 }
 
+/// Windows of `size` elements, `step` apart, as blocks of `step` elements: window i has the blocks from i on.
 Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
   if (x.dim() == 0) return x.reshape({1}).narrow(0, 0, size);
-  int64_t dim = at::maybe_wrap_dim(dimension, x.dim());
-  std::vector<Tensor> windows;
-  for (int64_t start = 0; start <= x.size(dim) - size; start += step) windows.push_back(x.narrow(dim, start, size));
-  return at::stack(windows, dim).movedim(dim + 1, -1);
+  const int64_t dim = at::maybe_wrap_dim(dimension, x.dim());
+  const int64_t count = (x.size(dim) - size) / step + 1, blocks = (size + step - 1) / step;
+  if (size == 0 || count < std::min(blocks, kFewWindows)) {
+    std::vector<Tensor> windows;
+    for (int64_t i = 0; i < count; ++i) windows.push_back(x.narrow(dim, i * step, size));
+    return at::stack(windows, dim).movedim(dim + 1, -1);
+  }
+  const int64_t all = count + blocks - 1;
+  const Tensor in_blocks = of_length(x.movedim(dim, -1), all * step).unflatten(-1, {all, step});
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < blocks; ++i) parts.push_back(in_blocks.narrow(-2, i, count));
+  return of_length(at::cat(parts, -1), size).movedim(-2, dim);
+}
+
+/// The sum of windows [..., count, ..., size] at their places in a dim of input_sizes, by the blocks of unfold(): also
+/// what torch.istft adds its frames up with. It is recorded as these operations, so that the sizes between are among
+/// those that other runs bear out.
+Tensor unfold_backward(const Tensor& windows, c10::SymIntArrayRef input_sizes, int64_t dimension, int64_t size,
+                       int64_t step) {
+  if (input_sizes.empty()) return windows.sum();
+  const int64_t dim = at::maybe_wrap_dim(dimension, static_cast<int64_t>(input_sizes.size()));
+  const int64_t blocks = std::max<int64_t>((size + step - 1) / step, 1);
+  // [..., count, blocks, step], of the other dims in their order
+  const Tensor in_blocks = of_length(windows, blocks * step).movedim(dim, -2).unflatten(-1, {blocks, step});
+  Tensor sum;
+  for (int64_t i = 0; i < blocks; ++i) {
+    const Tensor part = at::constant_pad_nd(in_blocks.select(-2, i), {0, 0, i, blocks - 1 - i});
+    sum = sum.defined() ? sum + part : part;
+  }
+  const int64_t length = input_sizes[static_cast<size_t>(dim)].guard_int(__FILE__, __LINE__);
+  return of_length(sum.flatten(-2), length).movedim(-1, dim);
 }
 
 // A program's tensors stand for tensors of any strides and offsets, so the functions below can't be expressed by
@@ -147,3 +179,5 @@ void add_movement(Table& table) {
 }
 
 }  // namespace weft::decompose
+
+TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) { m.impl("unfold_backward", weft::decompose::unfold_backward); }

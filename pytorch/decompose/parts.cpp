@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/where.h>
@@ -59,6 +60,12 @@ Dims dims_of(const Tensor& x, at::OptionalIntArrayRef dims) {
 
 Tensor reduced(const Tensor& x, at::IntArrayRef dims, bool keepdim, at::ScalarType dtype) {
   return (keepdim ? x : x.squeeze(dims)).to(dtype);
+}
+
+Tensor of_length(const Tensor& x, int64_t count) {
+  const int64_t size = x.size(-1);
+  if (size == count) return x;
+  return count < size ? x.narrow(-1, 0, count) : at::constant_pad_nd(x, {0, count - size});
 }
 
 Tensor positions(const Tensor& x, int64_t dim) {

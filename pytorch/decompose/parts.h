@@ -46,6 +46,9 @@ Dims dims_of(const Tensor& x, at::OptionalIntArrayRef dims);
 /// The result of a reduction in `dtype`, given with all dims kept; `dims` are removed unless `keepdim`.
 Tensor reduced(const Tensor& x, at::IntArrayRef dims, bool keepdim, at::ScalarType dtype);
 
+/// The first `count` elements along the last dim; where it has fewer, zeros behind them.
+Tensor of_length(const Tensor& x, int64_t count);
+
 /// 0, 1, ... along `dim` of x. All other dims have size 1.
 Tensor positions(const Tensor& x, int64_t dim);
 

@@ -71,7 +71,15 @@ Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t ti
 
 /// Applies `fold` to the windows over x [.., spatial..., ..], given as one value for each element of a window. `shape`:
 /// the result's shape in the whole program, with dims in x's order.
-Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shape, const Fold& fold) {
+Stream Walker::folded(const Op& op, Stream x, Windows windows, const Shape& shape, const Fold& fold) {
+  return moving(op, std::move(x), std::move(windows), shape,
+                [&](Builder& builder, const Windows& all, ValueId value, const Sizes& begins, const Sizes& counts) {
+                  return fold(builder, all.taps(builder, value, begins, counts));
+                });
+}
+
+/// The same, of the windows as they lie.
+Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shape, const OfWindows& of_windows) {
   const size_t end = windows.first + windows.dims.size();
   const bool is_over_time = x.time.dim >= windows.first && x.time.dim < end;
   Stream result = x;
@@ -105,7 +113,7 @@ Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shap
       if (window.padding == 0) continue;
       value = padded(builder, value, dim, window.padding, windows.fill);
     }
-    return fold(builder, windows.taps(builder, value, begins, counts));
+    return of_windows(builder, windows, value, begins, counts);
   };
   const ValueId chunk = is_over_time ? writer_.with_history(x, std::max<int64_t>(history, 0)) : x.step;
   result.step = make(writer_.step(), chunk, begin, result.per_chunk);
@@ -154,7 +162,7 @@ void Walker::convolution(const Op& op, const CallText& call) {
   for (size_t i = 0; i < found.spread.size(); ++i) x = spread(op, x, i + 1, found.spread[i]);
   Shape shape;
   for (int64_t dim : channels_last(rank)) shape.push_back(whole_.type(op.results[0]).shape[static_cast<size_t>(dim)]);
-  const Stream y = moving(op, x, found.windows, shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
+  const Stream y = folded(op, x, found.windows, shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
     return convolve(builder, taps, &builder == &writer_.step() ? found.step : found.start);
   });
   define(op, 0, permuted(y, channels_second(rank)), operands);
@@ -203,7 +211,7 @@ void Walker::pool(const Op& op, const CallText& call, bool is_mean) {
   if (is_mean && !call.has_none(6)) divisor = static_cast<double>(call.integer(6));
   const OpCode combine = is_mean ? OpCode::kAdd : OpCode::kMaximum;
   const Stream y =
-      moving(op, x, windows, whole_.type(op.results[0]).shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
+      folded(op, x, windows, whole_.type(op.results[0]).shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
         ValueId total = taps[0];
         for (size_t i = 1; i < taps.size(); ++i) total = builder.binary(combine, total, taps[i]);
         if (!is_mean) return total;
@@ -245,14 +253,8 @@ void Walker::unfold(const Op& op, const CallText& call) {
   windows.dims.push_back({call.integer(2), call.integer(3), 0, 1});
   define(op, 0,
          moving(op, x, windows, whole_.type(op.results[0]).shape,
-                [&](Builder& builder, const std::vector<ValueId>& taps) {
-                  std::vector<ValueId> columns;
-                  for (ValueId tap : taps) {
-                    Shape shape = builder.type(tap).shape;
-                    shape.emplace_back(1);
-                    columns.push_back(builder.reshape(tap, shape));
-                  }
-                  return builder.concat(columns, rank);
+                [](Builder& builder, const Windows& all, ValueId value, const Sizes& begins, const Sizes& counts) {
+                  return all.in_rows(builder, value, begins[0], counts[0]);
                 }),
          operands);
 }
@@ -272,7 +274,7 @@ void Walker::strided_slice(const Op& op, const CallText& call) {
   windows.dims.push_back({1, call.integer(4), 0, 1});
   if (first > 0) refuse(op, "begins at step {}: take a slice of step 1 before", first);
   define(op, 0,
-         moving(op, x, windows, whole_.type(op.results[0]).shape,
+         folded(op, x, windows, whole_.type(op.results[0]).shape,
                 [](Builder&, const std::vector<ValueId>& taps) { return taps[0]; }),
          operands);
 }
@@ -286,6 +288,9 @@ void Walker::external(const Op& op) {
   if (call.name() == "aten.upsample_nearest1d.default") return repeat(op, call);
   if (call.name() == "aten.unfold.default") return unfold(op, call);
   if (call.name() == "aten.slice.Tensor") return strided_slice(op, call);
+  if (call.name().starts_with("aten.reflection_pad") || call.name().starts_with("aten.replication_pad"))
+    refuse(op, "repeats steps of the sequence's beginning and end in front of it and behind it, which a stream doesn't "
+               "have when it begins: pad with zeros (torch.stft(..., pad_mode='constant'), or center=False)");
   refuse(op, "is a kernel of PyTorch's that has no streaming form");
 }
 

@@ -83,6 +83,9 @@ class Walker {
   passes::Substitution captured_by(const ir::Op& op, bool is_step);
 
   // ---- externs.cpp: convolutions and pooling
+  /// The result, given a value in which the windows lie, where the first of them is, and their number, by spatial dim.
+  using OfWindows = std::function<ir::ValueId(ir::Builder&, const Windows&, ir::ValueId,
+                                              const std::vector<int64_t>& begins, const std::vector<int64_t>& counts)>;
   using Fold = std::function<ir::ValueId(ir::Builder&, const std::vector<ir::ValueId>& taps)>;
   void external(const ir::Op& op);
   /// A convolution as windows, with its weights in both programs.
@@ -99,7 +102,8 @@ class Walker {
   void repeat(const ir::Op& op, const ir::CallText& call);
   void unfold(const ir::Op& op, const ir::CallText& call);
   void strided_slice(const ir::Op& op, const ir::CallText& call);
-  Stream moving(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const Fold& fold);
+  Stream moving(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const OfWindows& of_windows);
+  Stream folded(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const Fold& fold);
   Stream spread(const ir::Op& op, const Stream& stream, size_t dim, int64_t times);
   Stream permuted(const Stream& stream, const std::vector<int64_t>& perm);
 

@@ -55,6 +55,33 @@ std::vector<ValueId> Windows::taps(Builder& builder, ValueId value, const std::v
   return found;
 }
 
+ValueId Windows::in_rows(Builder& builder, ValueId value, int64_t begin, int64_t count) const {
+  const Window& window = dims.at(0);
+  const auto rank = static_cast<int64_t>(builder.type(value).shape.size()), dim = static_cast<int64_t>(first);
+  std::vector<ValueId> parts;
+  // Long windows are cut out one by one; of short ones each element is taken of all.
+  const bool is_long = window.dilation == 1 && count < window.kernel;
+  for (ValueId part : is_long ? std::vector<ValueId>() : taps(builder, value, {begin}, {count})) {
+    Shape shape = builder.type(part).shape;
+    shape.emplace_back(1);
+    parts.push_back(builder.reshape(part, shape));
+  }
+  std::vector<int64_t> elements_last;
+  for (int64_t i = 0; i < rank; ++i)
+    if (i != dim) elements_last.push_back(i);
+  elements_last.push_back(dim);
+  for (int64_t i = 0; is_long && i < count; ++i) {
+    const ValueId part = cut(builder, value, first, begin + i * window.stride, window.kernel);
+    Shape shape = builder.type(part).shape;
+    shape.erase(shape.begin() + dim);
+    shape.insert(shape.begin() + dim, 1);
+    shape.emplace_back(window.kernel);
+    parts.push_back(builder.reshape(builder.transpose(part, elements_last), shape));
+  }
+  if (parts.size() == 1) return parts[0];
+  return builder.concat(parts, is_long ? dim : rank);
+}
+
 ConvolutionWeights convolution_weights(Builder& builder, ValueId weight, ValueId bias, int64_t groups,
                                        int64_t x_channels) {
   const Shape shape = builder.type(weight).shape;

@@ -24,6 +24,8 @@ struct Windows {
   /// `counts`, by spatial dim: where the first window is, and the number of windows.
   std::vector<ir::ValueId> taps(ir::Builder& builder, ir::ValueId value, const std::vector<int64_t>& begins,
                                 const std::vector<int64_t>& counts) const;
+  /// Of windows over one dim: their elements as a last dim behind those of `value`.
+  ir::ValueId in_rows(ir::Builder& builder, ir::ValueId value, int64_t begin, int64_t count) const;
 };
 
 /// The value with `elements` times `fill` on both sides of a dim.

@@ -83,7 +83,7 @@ class Described:
         return f"{self.name}: {str(self.dtype).removeprefix('torch.')}[{','.join(map(str, self.shape))}]"
 
     def check(self, given: object, lead: tuple[int, ...] = ()) -> Tensor:
-        """The tensor in the form that the model reads: dense, in memory.
+        """The tensor in the form that the model reads: dense, in memory, a complex one as pairs [..., 2].
 
         Raises:
             TypeError, ValueError: it has another dtype or shape, or is no tensor.
@@ -91,6 +91,8 @@ class Described:
         shape = (*lead, *self.shape)
         if not isinstance(given, Tensor):
             raise TypeError(f"{WHAT}: {self.name} must be a tensor, but got {type(given).__name__}")
+        if given.is_complex() and not self.dtype.is_complex:
+            given = torch.view_as_real(given.resolve_conj())
         if given.dtype != self.dtype or tuple(given.shape) != shape:
             wanted = dataclasses.replace(self, shape=shape)
             raise ValueError(f"{WHAT}: the model takes {wanted}, but got {trees.describe(given)}")

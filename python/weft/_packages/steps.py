@@ -14,6 +14,7 @@ from weft._base import trees
 from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, UnsupportedError
 from weft._capture import record
+from weft._capture.complex_numbers import as_pairs
 from weft._control.scan_call import Call
 from weft._packages.module_steps import step_of_module
 
@@ -22,7 +23,7 @@ WHAT = "weft.package"
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step's program: (states, inputs, weights) -> (new states, outputs)."""
+    """A step's program: (states, inputs, weights) -> (new states, outputs). Complex tensors are pairs [..., 2]."""
 
     program: _C.Program
     states: dict[str, Tensor]  #: as they are at a start, by name
@@ -51,8 +52,6 @@ class Step:
 
 class _OneStep(Call):
     """A call of weft.scan of which only the step is wanted."""
-
-    has_pairs = False
 
     def _compose(self, step: _C.Program, carries: int, xs: int) -> Any:
         return step
@@ -117,7 +116,8 @@ def _captured(step: Callable[..., Any], init: Any, x: Any) -> Step:
 
 def _named(name: str, tree: Any, leaves: list[Tensor | None]) -> dict[str, Tensor]:
     paths = trees.paths(name, tree)
-    return {path: leaf for path, leaf in zip(paths, leaves, strict=True) if leaf is not None}
+    given = [(path, leaf) for path, leaf in zip(paths, leaves, strict=True) if leaf is not None]
+    return dict(zip([path for path, _ in given], as_pairs([leaf for _, leaf in given]), strict=True))
 
 
 def _dtype(what: str, tensor: Tensor) -> str:

@@ -14,6 +14,7 @@ from weft._base import trees
 from weft._base.errors import FailedError, MutatesCapturedError, UnsupportedError
 from weft._base.torch_private import pytree
 from weft._capture import record, trace
+from weft._capture.complex_numbers import as_pairs, of_pairs
 from weft._capture.runs import Function
 from weft._capture.traced import Traced
 
@@ -28,7 +29,13 @@ WHOLE: tuple[Names, Names] = (
         f"aten.{name}.default"
         for name in ("max_pool2d_with_indices", "max_pool3d_with_indices", "upsample_nearest1d", "unfold")
     ),
-    frozenset(f"aten.{name}.default" for name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")),
+    frozenset(
+        f"aten.{name}.default"
+        for name in (
+            *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
+            *("reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d"),
+        )
+    ),
 )
 
 DIFFERS = "the model does something else for another number of steps"
@@ -59,16 +66,26 @@ class StreamingModel:
     arguments: list[Any]  #: the leaves of the example, (args, kwargs)
     argument_spec: pytree.TreeSpec
     results: list[tuple[Any] | None]  #: by leaf of the result: a constant, or None for a tensor
+    are_complex: list[bool]  #: by tensor of the result
     spec: pytree.TreeSpec  #: of the result
 
     @property
     def examples(self) -> list[Tensor]:
-        """The tensors among the example's arguments."""
-        return [leaf for leaf in self.arguments if isinstance(leaf, Tensor)]
+        """The tensors among the example's arguments, as the program takes them: complex ones as pairs [..., 2]."""
+        return as_pairs([leaf for leaf in self.arguments if isinstance(leaf, Tensor)])
+
+    def has_complex(self) -> bool:
+        """Whether an argument or a result is complex."""
+        return any(self.are_complex) or any(isinstance(x, Tensor) and x.is_complex() for x in self.arguments)
 
     def result(self, tensors: Sequence[Tensor]) -> Any:
-        """The model's result, with these tensors as its leaves."""
-        left = iter(tensors)
+        """The model's result, with the program's results as its leaves."""
+        each = zip(tensors, self.are_complex, strict=True)
+        return self.structured([of_pairs(tensor) if is_complex else tensor for tensor, is_complex in each])
+
+    def structured(self, leaves: Sequence[Any]) -> Any:
+        """The result's structure with these in the place of its tensors."""
+        left = iter(leaves)
         return trees.unflatten([next(left) if c is None else c[0] for c in self.results], self.spec)
 
 
@@ -106,12 +123,13 @@ def streaming_model(
         except UnsupportedError as error:
             place = record.place_of(whole.function, error.operation) if error.operation is not None else ""
             raise RuntimeError(f"{what}: {error} {place}".rstrip()) from error
-        derived = torch.ops.weft.call(streamed.start.text, traced.captured)
-    results_spec, results = traced.extra
+        captured = as_pairs(traced.captured)
+        derived = torch.ops.weft.call(streamed.start.text, captured)
+    results_spec, results, are_complex = traced.extra
     count = len(streamed.states)
     return StreamingModel(
         streamed.step,
-        [(traced.captured if is_weight else derived)[i].detach().clone() for is_weight, i in streamed.constants],
+        [(captured if is_weight else derived)[i].detach().clone() for is_weight, i in streamed.constants],
         derived[:count],
         streamed.states,
         streamed.chunk,
@@ -120,6 +138,7 @@ def streaming_model(
         leaves,
         spec,
         results,
+        are_complex,
         results_spec,
     )
 
@@ -226,7 +245,8 @@ class _Whole:
                 args = self._ungrouped(args)
             results, results_spec = trees.flatten(self.model(*args, **kwargs))
             constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
-            return [leaf for leaf in results if isinstance(leaf, Tensor)], (results_spec, constants)
+            tensors = [leaf for leaf in results if isinstance(leaf, Tensor)]
+            return tensors, (results_spec, constants, [tensor.is_complex() for tensor in tensors])
 
         def dynamic(i: int, _: Tensor) -> tuple[int, ...]:
             dim = self.dims[i]
@@ -246,6 +266,7 @@ class _Whole:
             samples=[(size + a, size + b) for a, b in ((1, 2), (1, 5), (2, 7), (3, 10), (5, 11))],
             proof=lambda template: self._is_proved(template, steps, whole),
             whole=whole,
+            has_pairs=True,
         )
 
     def _resized(self, steps: int) -> list[Any]:

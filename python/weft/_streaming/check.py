@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from weft._base import trees
+from weft._capture.complex_numbers import as_pairs, kind_of, next_leaf
 from weft._streaming.capture import StreamingModel
 
 #: How far a result may be from the model's, as a part of the largest element.
@@ -30,18 +31,23 @@ def check_against_whole(
     for count in dict.fromkeys((chunks, chunks + 3, max(chunks // 2, 1))):
         inputs = [_alike(e, p.time, count * made.chunk, generator) for e, p in zip(examples, ports, strict=True)]
         left = iter(inputs)
-        leaves = [next(left) if isinstance(leaf, Tensor) else leaf for leaf in made.arguments]
+        leaves = [next_leaf(left, kind_of(leaf)) if isinstance(leaf, Tensor) else leaf for leaf in made.arguments]
         arguments = trees.unflatten(leaves, made.argument_spec)[0]
         try:
             with torch.no_grad():
-                whole = [leaf for leaf in trees.flatten(model(*arguments))[0] if isinstance(leaf, Tensor)]
+                whole = _tensors_of(model(*arguments))
         except Exception:
             if count == chunks:
                 raise
             continue  # a model may refuse few steps, or more than it knows
-        parts = [leaf for leaf in trees.flatten(new_run()(*arguments))[0] if isinstance(leaf, Tensor)]
+        parts = _tensors_of(new_run()(*arguments))
         for i, (expected, found, port) in enumerate(zip(whole, parts, made.outputs, strict=True)):
             _compare(i, expected, found, port.time, port.lag)
+
+
+def _tensors_of(result: Any) -> list[Tensor]:
+    """The tensors among a result's leaves, complex ones as pairs."""
+    return as_pairs([leaf for leaf in trees.flatten(result)[0] if isinstance(leaf, Tensor)])
 
 
 def _alike(example: Tensor, time: int | None, steps: int, generator: torch.Generator) -> Tensor:

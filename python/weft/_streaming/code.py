@@ -28,7 +28,7 @@ class StepCode:
     def new_state(self, model: StreamingModel) -> Any:
         """A state before the first step, with the functions that run chunks."""
         if self.machine is not None:
-            return _C.MachineStream(self.machine, model.result([torch.empty(0) for _ in model.outputs]))
+            return _C.MachineStream(self.machine, model.structured([torch.empty(0) for _ in model.outputs]))
         return _C.StreamState(model.step, model.initial, model.constants)
 
     @staticmethod

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft._base import trees
+from weft._capture.complex_numbers import as_pairs
 from weft._streaming.capture import Port, StreamingModel, Time, streaming_model
 from weft._streaming.check import check_against_whole
 from weft._streaming.code import StepCode, step_code
@@ -36,14 +37,15 @@ class Stream:
         #: by whether the time's dim is left out
         self._shapes: dict[bool, list[torch.Size]] = {False: chunk, True: step if model.chunk == 1 else []}
         self._state = self._code.new_state(model)
-        self._is_machine = self._code.machine is not None
+        self._has_complex = model.has_complex()
+        self._is_machine = self._code.machine is not None and not self._has_complex
 
     @property
     def target(self) -> str | None:
         return self._code.target
 
     def __repr__(self) -> str:
-        example = ", ".join(map(trees.describe, self.model.examples))
+        example = ", ".join(trees.describe(leaf) for leaf in self.model.arguments if isinstance(leaf, Tensor))
         by = f"machine code for {self.target}" if self.target else f"the engine, since {self._code.reason}"
         return f"<weft stream of {example}, {self.chunk} steps at once, by {by}>"
 
@@ -93,7 +95,8 @@ class Stream:
         """
         if self._is_machine and (found := self._state.step(inputs)) is not None:
             return found if self._state.is_structured else self.model.result(found)
-        short = self._is_short(inputs) if len(inputs) == len(self.model.arguments) else None
+        is_plain = len(inputs) == len(self.model.arguments) and not self._has_complex
+        short = self._is_short(inputs) if is_plain else None
         if short is None:
             tensors = self._tensors(inputs)
             short = self._is_short(tuple(tensors))
@@ -155,7 +158,7 @@ class Stream:
                 tensors.append(leaf)
             elif type(leaf) is not type(example) or leaf != example:
                 raise ValueError(f"weft.stream: {example!r} is a part of the model, and can't be {leaf!r}")
-        return tensors
+        return as_pairs(tensors) if self._has_complex else tensors
 
     def _steps(self, tensors: list[Tensor]) -> int:
         steps = set()
