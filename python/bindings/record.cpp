@@ -159,7 +159,7 @@ struct WithoutSavedTensorHooks {
 
 void init_record(py::module_& m) {
   py::class_<Recording>(m, "StepRecording")
-      .def(py::init<>())
+      .def(py::init<bool>(), py::arg("is_alone") = false)
       .def("enter", &Recording::enter)
       .def("leave", &Recording::leave)
       .def(

@@ -155,10 +155,12 @@ Tensor Fourier::operator()(const Tensor& rows) const {
   return taken < n ? by_first_inputs(*this, rows, n1, n2) : by_all_inputs(*this, rows, n1, n2);
 }
 
-bool has_fourier_products(int64_t n) {
-  if (n < 1 || n > kMost) return false;
-  while (!is_one_product(n)) n /= factor_of(n);
-  return n <= kMostPrime;
+std::optional<int64_t> fourier_work(int64_t n) {
+  if (n < 1 || n > kMost) return std::nullopt;
+  if (is_one_product(n)) return n <= kMostPrime ? std::optional(4 * n * n) : std::nullopt;
+  const int64_t n1 = factor_of(n), n2 = n / n1;
+  const auto first = fourier_work(n1), second = fourier_work(n2);
+  return first && second ? std::optional(n2 * *first + n1 * *second) : std::nullopt;
 }
 
 Tensor half_spectrum_weights(int64_t n, at::ScalarType dtype) {

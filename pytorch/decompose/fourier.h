@@ -23,8 +23,9 @@ struct Fourier {
   Tensor operator()(const Tensor& rows) const;
 };
 
-/// Whether products are a good way for this length: it has no large prime factor, and isn't very large.
-bool has_fourier_products(int64_t n);
+/// The multiply-adds of a transform of one row; none where products are no way: where the length has a large prime
+/// factor, or is very large.
+std::optional<int64_t> fourier_work(int64_t n);
 
 /// What the elements 0 to n/2 of a spectrum count in a sum over all n, of which the others are their conjugates: [1, 2 *
 /// (n/2 + 1)], for the real parts and for the imaginary ones.

@@ -20,6 +20,7 @@
 #include <cmath>
 
 #include "decompose/fourier.h"
+#include "record/recording.h"
 
 namespace weft::decompose {
 namespace {
@@ -40,17 +41,23 @@ c10::DispatchKeySet below(c10::DispatchKeySet keys) {
   return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::TESTING_ONLY_GenericMode);
 }
 
-/// Whether all of these dims of x have lengths that products transform well. `last`: the last one's, where it is
-/// another than x's own.
+/// Where PyTorch can run a transform as well, more multiply-adds than these take longer than its call does.
+constexpr int64_t kMostWork = int64_t{1} << 20;
+
+/// Whether products are a good way to transform x along these dims. `last`: the last one's length, where it is another
+/// than x's own.
 bool has_products(const Tensor& x, at::IntArrayRef dims, std::optional<int64_t> last = std::nullopt) {
   const at::ScalarType type = c10::toRealValueType(x.scalar_type());
   if (dims.empty() || x.dim() == 0 || !x.device().is_cpu() || x.numel() == 0) return false;
   if (type != at::kFloat && type != at::kDouble) return false;
+  int64_t all = 0;
   for (size_t i = 0; i < dims.size(); ++i) {
     const bool is_last = last.has_value() && i + 1 == dims.size();
-    if (!has_fourier_products(is_last ? *last : x.size(dims[i]))) return false;
+    const auto work = fourier_work(is_last ? *last : x.size(dims[i]));
+    if (!work) return false;
+    all += *work * (x.numel() / x.size(dims[i]));
   }
-  return true;
+  return all <= kMostWork || record::Recording::is_alone();
 }
 
 /// What results are multiplied by. `last`: as above.

@@ -56,13 +56,20 @@ at::Tensor original(const at::Tensor& tensor) {
 
 bool is_wrapper(const at::Tensor& tensor) { return tensor.key_set().has_any(kWrapperKeys); }
 
-Recording::Recording() : serial_(next_serial.fetch_add(1, std::memory_order_relaxed)) {}
+Recording::Recording(bool is_alone)
+    : serial_(next_serial.fetch_add(1, std::memory_order_relaxed)), is_alone_(is_alone) {}
 
 Recording::~Recording() {
   if (entered_) leave();
 }
 
 Recording* Recording::current() { return current_recording; }
+
+bool Recording::is_alone() {
+  for (const Recording* each = current_recording; each != nullptr; each = each->before_)
+    if (each->is_alone_) return true;
+  return false;
+}
 
 void Recording::enter() {
   register_kernels();

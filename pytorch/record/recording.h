@@ -60,7 +60,8 @@ class Interceptor {
 /// says that it is a dense tensor on the CPU. Shapes come from the operations' Meta kernels (result_shapes.h).
 class Recording {
  public:
-  Recording();
+  /// `is_alone`: PyTorch isn't there when the program runs.
+  explicit Recording(bool is_alone = false);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -68,6 +69,8 @@ class Recording {
   void enter();
   void leave();
   static Recording* current();
+  /// Whether this thread's recording, or one around it, is of a program that runs without PyTorch.
+  static bool is_alone();
   /// Stops recording this thread's operations, until `resume` is called with the result.
   static Recording* suspend();
   static void resume(Recording* recording);
@@ -234,6 +237,7 @@ class Recording {
   std::function<void()> look_;
   std::vector<Meta> metas_;                   ///< by value
   std::unordered_map<int64_t, int> sharers_;  ///< by storage: how many values were made in it
+  bool is_alone_;
   Recording* before_ = nullptr;
   bool entered_ = false, saw_hooks_ = false;
   bool replayed_views_ = false;     ///< before the recording: whether autograd made views of a changed base again by

@@ -314,7 +314,8 @@ Stream Walker::output(ValueId result, int64_t delay) {
            name(), steps, steps);
   }
   internal_check(steps <= delay, "streaming: a result looks ahead, and no op does");
-  return stream;
+  // Before the sequence's first element there is silence, and no quotient of zeros.
+  return writer_.masked(stream, 0);
 }
 
 }  // namespace weft::streaming

@@ -105,7 +105,7 @@ def _record(
     autograd_calls.install()
     if _C.are_nodes_watched():
         raise UnsupportedError(autograd_calls.NODES_WATCHED)
-    recording = _C.StepRecording()
+    recording = _C.StepRecording(function.is_alone)
     if watched is not None:
         recording.look_at(*watched)
     run = Run(recording, None, peek_interpreter_stack() is not None, [], indices is not None)

@@ -41,6 +41,8 @@ class Function:
     follow: Callable[[list[list[int]]], list[list[int]]] | None = None
     #: whether complex arguments and results are given to the program, and come from it, as pairs (complex_numbers.py)
     has_pairs: bool = False
+    #: whether the program runs without PyTorch: whatever its price, what could be left to PyTorch is made of other ops
+    is_alone: bool = False
     #: by leaf: the first dim that the function sees
     first_dims: dict[int, int] = dataclasses.field(default_factory=dict)
     #: how many of the leaves are carries, whose next values its first results are; None: its arguments are tensors of

@@ -15,6 +15,7 @@ from weft._base.dtypes import DTYPES
 from weft._base.errors import FailedError, UnsupportedError
 from weft._capture import record
 from weft._capture.complex_numbers import as_pairs
+from weft._capture.runs import Function
 from weft._control.scan_call import Call
 from weft._packages.module_steps import step_of_module
 
@@ -52,6 +53,9 @@ class Step:
 
 class _OneStep(Call):
     """A call of weft.scan of which only the step is wanted."""
+
+    def function(self) -> Function:
+        return dataclasses.replace(super().function(), is_alone=True)
 
     def _compose(self, step: _C.Program, carries: int, xs: int) -> Any:
         return step

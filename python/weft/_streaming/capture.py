@@ -267,6 +267,7 @@ class _Whole:
             proof=lambda template: self._is_proved(template, steps, whole),
             whole=whole,
             has_pairs=True,
+            is_alone=True,
         )
 
     def _resized(self, steps: int) -> list[Any]:

@@ -45,6 +45,10 @@ def assert_close(found: Tensor, expected: Tensor, tolerance: float = 2e-6) -> No
     )
 
 
+def _as_pairs(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def check_step(
     factory: pytest.TempPathFactory,
     step: StepFunction,
@@ -54,8 +58,9 @@ def check_step(
     targets: list[str],
     tolerance: float = 2e-6,
 ) -> None:
-    """Steps of a package of each target beside PyTorch's: outputs, and the last state."""
+    """Steps of a package of each target beside PyTorch's: outputs, and the last state. Complex tensors are pairs."""
     expected_carry, expected = carry_and_outputs(step, init, xs, steps)
+    expected_carry, expected = pytree.tree_map(_as_pairs, expected_carry), [_as_pairs(y) for y in expected]
     x = pytree.tree_map(lambda x: x[0], xs)
     for target in targets:
         folder = factory.mktemp("packages") / "model"
@@ -68,7 +73,7 @@ def check_step(
                 assert_close(state, leaf, tolerance)
         else:
             described = {str(i): (y.dtype, tuple(y.shape[1:])) for i, y in enumerate(expected)}
-            found = packaged.run(folder, target, pytree.tree_leaves(xs), steps, described)
+            found = packaged.run(folder, target, list(map(_as_pairs, pytree.tree_leaves(xs))), steps, described)
         for y, wanted in zip(found, expected, strict=True):
             assert_close(y, wanted, tolerance)
 
