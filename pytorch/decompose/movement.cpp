@@ -100,25 +100,6 @@ Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
   return of_length(at::cat(parts, -1), size).movedim(-2, dim);
 }
 
-/// The sum of windows [..., count, ..., size] at their places in a dim of input_sizes, by the blocks of unfold(): also
-/// what torch.istft adds its frames up with. It is recorded as these operations, so that the sizes between are among
-/// those that other runs bear out.
-Tensor unfold_backward(const Tensor& windows, c10::SymIntArrayRef input_sizes, int64_t dimension, int64_t size,
-                       int64_t step) {
-  if (input_sizes.empty()) return windows.sum();
-  const int64_t dim = at::maybe_wrap_dim(dimension, static_cast<int64_t>(input_sizes.size()));
-  const int64_t blocks = std::max<int64_t>((size + step - 1) / step, 1);
-  // [..., count, blocks, step], of the other dims in their order
-  const Tensor in_blocks = of_length(windows, blocks * step).movedim(dim, -2).unflatten(-1, {blocks, step});
-  Tensor sum;
-  for (int64_t i = 0; i < blocks; ++i) {
-    const Tensor part = at::constant_pad_nd(in_blocks.select(-2, i), {0, 0, i, blocks - 1 - i});
-    sum = sum.defined() ? sum + part : part;
-  }
-  const int64_t length = input_sizes[static_cast<size_t>(dim)].guard_int(__FILE__, __LINE__);
-  return of_length(sum.flatten(-2), length).movedim(-1, dim);
-}
-
 // A program's tensors stand for tensors of any strides and offsets, so the functions below can't be expressed by
 // indexing.
 Tensor as_strided(const Tensor&, at::IntArrayRef, at::IntArrayRef, std::optional<int64_t>) {
@@ -179,5 +160,3 @@ void add_movement(Table& table) {
 }
 
 }  // namespace weft::decompose
-
-TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) { m.impl("unfold_backward", weft::decompose::unfold_backward); }

@@ -18,6 +18,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// function to PyTorch.
 [[noreturn]] void refuse(const std::string& reason);
 
+/// The keys that come after the one by which a composite has another definition in a recording: for its own.
+inline c10::DispatchKeySet below(c10::DispatchKeySet keys) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::TESTING_ONLY_GenericMode);
+}
+
 /// A number as a tensor of the dtype of `like`.
 Tensor number_like(const at::Scalar& number, const Tensor& like);
 

@@ -37,10 +37,6 @@ const auto kFromReal = aten<Tensor(const Tensor&, at::IntArrayRef, int64_t, bool
 const auto kComplex = aten<Tensor(const Tensor&, c10::SymIntArrayRef, int64_t, bool)>("aten::_fft_c2c", "");
 const auto kToReal = aten<Tensor(const Tensor&, at::IntArrayRef, int64_t, c10::SymInt)>("aten::_fft_c2r", "");
 
-c10::DispatchKeySet below(c10::DispatchKeySet keys) {
-  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::TESTING_ONLY_GenericMode);
-}
-
 /// Where PyTorch can run a transform as well, more multiply-adds than these take longer than its call does.
 constexpr int64_t kMostWork = int64_t{1} << 20;
 
@@ -127,14 +123,12 @@ Tensor fft_c2r(c10::DispatchKeySet keys, const Tensor& x, at::IntArrayRef dims, 
 const auto kStft =
     aten<Tensor(const Tensor&, int64_t, std::optional<int64_t>, std::optional<int64_t>, const OptionalTensor&, bool,
                 c10::string_view, bool, std::optional<bool>, std::optional<bool>, std::optional<bool>)>("aten::stft",
-                                                                                                         "center");
+                                                                                                        "center");
 
 /// The window's elements as those of a frame: zeros on both sides of a shorter one.
 Tensor framed(const Tensor& window, int64_t length) {
   const int64_t left = (length - window.size(0)) / 2;
-  return window.size(0) == length
-             ? window
-             : at::constant_pad_nd(window, {left, length - window.size(0) - left});
+  return window.size(0) == length ? window : at::constant_pad_nd(window, {left, length - window.size(0) - left});
 }
 
 /// As at::stft, but for frames by unfold(). What it would raise an error for, or is rare, goes there.

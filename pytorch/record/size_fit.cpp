@@ -12,8 +12,8 @@ using ir::Dim;
 namespace {
 
 // Bounds of the search, far above what programs need.
-constexpr int64_t kLargestMultiple = 8;
-constexpr int64_t kLargestOffset = 1024;
+constexpr int64_t kLargestMultiple = 2048;
+constexpr int64_t kLargestOffset = 16384;
 constexpr int64_t kLargestDivisor = 32;
 constexpr size_t kMostKnown = 64;
 

@@ -199,9 +199,8 @@ class _Whole:
             raise failed
         raise UnsupportedError(
             f"{DIFFERS} than the example's {steps}, and no multiple of a few steps is alike. Try an example of ten "
-            "times as many steps as the model takes at once. Two kinds of layers fail with every example: a transposed "
-            "convolution with a stride above 8 and a kernel of another size (compute its elements as features, and "
-            "reshape them into steps), and a padding of more than 1024 steps (pad in several layers of at most 1024)"
+            "times as many steps as the model takes at once. A padding of more than 16384 steps fails with every "
+            "example: pad in several layers of at most 16384"
         )
 
     def _traced(self, steps: int, whole: tuple[Names, Names] | None) -> Traced:

@@ -14,6 +14,7 @@ from torch import Tensor
 import weft
 
 ALL = [*packaged.NATIVE, *packaged.MACHINES]
+WITH_DOUBLE = [target for target in ALL if not target.startswith("cortex")]  # a complex number's size needs it
 
 
 @pytest.mark.parametrize("target", ALL)
@@ -30,7 +31,7 @@ def test_a_linear_recurrent_unit(tmp_path_factory: pytest.TempPathFactory, targe
     check_step(tmp_path_factory, step, init, torch.randn(21, 2, 3), 21, [target], tolerance=2e-5)
 
 
-@pytest.mark.parametrize("target", ALL)
+@pytest.mark.parametrize("target", WITH_DOUBLE)
 def test_complex_inputs_and_a_modulus(tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     torch.manual_seed(1)
     bias = torch.randn(5)
@@ -45,7 +46,7 @@ def test_complex_inputs_and_a_modulus(tmp_path_factory: pytest.TempPathFactory, 
     check_step(tmp_path_factory, step, torch.zeros(5, dtype=torch.complex64), xs, 15, [target], tolerance=2e-5)
 
 
-@pytest.mark.parametrize("target", ALL)
+@pytest.mark.parametrize("target", WITH_DOUBLE)
 @pytest.mark.parametrize("n", [6, 15, 80])
 def test_transforms_in_a_step(tmp_path_factory: pytest.TempPathFactory, target: str, n: int) -> None:
     torch.manual_seed(n)
@@ -68,7 +69,12 @@ def test_lengths_of_transforms(tmp_path_factory: pytest.TempPathFactory, n: int)
     def step(carry: Tensor, x: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         real, full = x
         half = torch.fft.rfft(real)
-        return carry + 1, (half, torch.fft.irfft(half * 1j, n=n), torch.fft.fft(full), torch.fft.ifft(full, norm="forward"))
+        return carry + 1, (
+            half,
+            torch.fft.irfft(half * 1j, n=n),
+            torch.fft.fft(full),
+            torch.fft.ifft(full, norm="forward"),
+        )
 
     given = torch.randn(n), torch.randn(n, dtype=torch.complex64)
     folder = weft.package(step, (torch.zeros(()), given), tmp_path_factory.mktemp("p") / "model")
@@ -84,7 +90,7 @@ def test_what_a_package_says_of_complex_tensors(tmp_path_factory: pytest.TempPat
         return h * 1j + x, h
 
     example = torch.zeros(3, dtype=torch.complex64), torch.ones(3, dtype=torch.complex128)
-    with pytest.raises(TypeError, match="carry"):  # it becomes another type
+    with pytest.raises(ValueError, match=r"carry: complex64\[3\] in, complex128\[3\] out"):
         weft.package(step, example, tmp_path / "model")
     folder = weft.package(step, (example[0], example[0]), tmp_path / "model")
     facts = json.loads((folder / "model.json").read_text())

@@ -153,13 +153,20 @@ def test_no_value_is_needed(name: str) -> None:
 LEFT_TO_PYTORCH = {
     "weighted cov": lambda x: torch.cov(x, aweights=x[0].abs()),
     "gaussian_nll_loss": lambda x: fn.gaussian_nll_loss(x, x * 2, x.abs() + 1),
-    "stft": lambda x: torch.stft(x, 4, 2, window=torch.ones(4, dtype=F64), return_complex=True).abs(),
+    "stft of another type": lambda x: torch.stft(x, 4, 2, window=torch.ones(4), return_complex=True).abs(),
 }
 
 
 @pytest.mark.parametrize("name", LEFT_TO_PYTORCH)
 def test_left_to_pytorch(name: str) -> None:
     assert_like_the_loop(LEFT_TO_PYTORCH[name], numbers(3, 6), loops=True)
+
+
+def test_spectra() -> None:
+    window = torch.rand(4, dtype=F64) + 0.5
+    assert_like_the_loop(lambda x: torch.stft(x, 4, 2, window=window, return_complex=True).abs(), numbers(3, 6))
+    assert_like_the_loop(lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2j, n=6), numbers(3, 6))
+    assert_like_the_loop(lambda x: torch.fft.fft2(x).real, numbers(3, 6))
 
 
 def test_sizes_and_places_by_a_tensor_of_the_sequence() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
-import packaged
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -41,12 +41,12 @@ def test_a_masked_spectrum(size: int, hop: int, batch: int) -> None:
     assert stream.run(x)[:, : size - hop].abs().max() == 0  # silence before the first sample
 
 
-def test_a_masked_spectrum_has_the_bits_of_its_package(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_masked_spectrum_has_the_bits_of_its_package(tmp_path: Path) -> None:
     model, x = Masked(32, 8).eval(), torch.randn(1, 320)
     stream = weft.stream(model, x, delay=32)
     assert stream.target is not None
-    folder = weft.package(model, x, tmp_path_factory.mktemp("p") / "model", time=1, delay=32, targets=stream.target)
-    ys = packaged.loaded(folder, tmp_path_factory).run(x.reshape(40, 1, 8))
+    folder = weft.package(model, x, tmp_path / "model", time=1, delay=32, targets=stream.target)
+    ys = weft.load(folder / "libmodel.so").run(x.reshape(40, 1, 8))
     assert torch.equal(ys.transpose(0, 1).flatten(1), stream.run(x))
 
 
@@ -84,8 +84,7 @@ def test_complex_sequences() -> None:
         last, ys = weft.scan(step, x.new_zeros(x.shape[0], 6), x, dim=1)
         return ys, last
 
-    for dtype in (torch.complex64, torch.complex128):
-        compare(model, torch.randn(2, 30, 6).to(dtype), 1) if dtype == torch.complex64 else None
+    compare(model, torch.randn(2, 30, 6, dtype=torch.complex64), 1)
     stream = weft.stream(model, torch.randn(1, 30, 6, dtype=torch.complex64))
     y, last = stream.step(torch.randn(1, 6, dtype=torch.complex64))
     assert y.dtype == last.dtype == torch.complex64 and y.shape == (1, 2)
@@ -104,10 +103,7 @@ def test_frames_by_unfold_and_by_fold() -> None:
         sums = F.fold(frames.transpose(1, 2), (1, (frames.shape[1] - 1) * 6 + 24), (1, 24), stride=(1, 6))
         return sums.flatten(1)
 
-    try:
-        compare(model, torch.randn(1, 240), 1, delay=24)
-    except RuntimeError as error:
-        assert "col2im" in str(error)
+    compare(model, torch.randn(1, 240), 1, delay=24)
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])

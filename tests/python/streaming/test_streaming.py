@@ -214,33 +214,30 @@ def test_large_strides_of_short_examples(steps: int) -> None:
         torch.testing.assert_close(stream.run(x), model(x), atol=1e-5, rtol=0)
 
 
-def test_what_a_transposed_convolution_of_a_large_stride_can_be_instead() -> None:
-    """Frames of 32 samples, 16 apart, laid over one another: refused, and the same as features that become steps."""
-    torch.manual_seed(0)
-    over = nn.ConvTranspose1d(3, 1, 32, stride=16, bias=False).eval()
+@pytest.mark.parametrize("seed", range(16))
+def test_random_transposed_convolutions(seed: int) -> None:
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    kernel, stride, groups = rng.randint(1, 40), rng.choice([1, 2, 3, 8, 16, 33]), rng.choice([1, 2, 4])
+    padding = rng.randint(0, min(kernel - 1, stride))
+    options = {"output_padding": rng.randint(0, stride - 1), "groups": groups, "bias": rng.random() < 0.5}
+    over = nn.ConvTranspose1d(4, 4 * rng.choice([1, 2]), kernel, stride=stride, padding=padding, **options)
+    compare(over.eval(), torch.randn(rng.choice([1, 2]), 4, 60), 2, delay=kernel + stride, seed=seed)
 
-    def refused(x: Tensor) -> Tensor:
-        return over(x)[:, :, :-16]
 
-    def instead(x: Tensor) -> Tensor:
-        frames = x.transpose(1, 2) @ over.weight[:, 0]
-        before = F.pad(frames[:, :-1, 16:], (0, 0, 1, 0))
-        return (frames[:, :, :16] + before).flatten(1).unsqueeze(1)
+def test_frames_that_overlap_cost_their_own_products() -> None:
+    """Of a kernel of 256 elements, 128 apart, a step computes 256 elements, and not 128 times 256."""
+    over = nn.ConvTranspose1d(3, 1, 256, stride=128).eval()
+    stream = weft.stream(lambda x: over(x)[:, :, :-128], torch.randn(1, 3, 40), time=2)
+    assert [tuple(state.shape) for state in stream.state.values()] == [(1, 1, 1, 128)]
 
+
+def test_padding_of_many_steps() -> None:
     x = torch.randn(1, 3, 40)
-    with pytest.raises(RuntimeError, match="compute its elements as features, and reshape them into steps"):
-        weft.stream(refused, x, time=2)
-    with torch.no_grad():
-        torch.testing.assert_close(weft.stream(instead, x, time=2).run(x), refused(x), atol=1e-5, rtol=0)
-
-
-def test_what_a_padding_of_many_steps_can_be_instead() -> None:
-    x = torch.randn(1, 3, 40)
-    with pytest.raises(RuntimeError, match="pad in several layers of at most 1024"):
-        weft.stream(nn.Sequential(nn.ConstantPad1d((1100, 0), 0.0), nn.Conv1d(3, 1, 1101)), x, time=2)
-    twice = nn.Sequential(nn.ConstantPad1d((550, 0), 0.0), nn.ConstantPad1d((550, 0), 0.0), nn.Conv1d(3, 1, 1101))
-    with torch.no_grad():
-        torch.testing.assert_close(weft.stream(twice, x, time=2).run(x), twice(x))
+    model = nn.Sequential(nn.ConstantPad1d((1100, 0), 0.0), nn.Conv1d(3, 1, 1101))
+    compare(model.eval(), x, 2)
+    with pytest.raises(RuntimeError, match="pad in several layers of at most 16384"):
+        weft.stream(nn.Sequential(nn.ConstantPad1d((16400, 0), 0.0), nn.Conv1d(3, 1, 16401)), x, time=2)
 
 
 def test_a_stride_does_not_hide_what_needs_the_future() -> None:

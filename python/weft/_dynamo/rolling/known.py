@@ -171,7 +171,7 @@ def program_of(run: Callable[..., Any], examples: Sequence[Tensor]) -> Kind:
         raise_if_internal(error)
         return Kind(refusal=(str(error).splitlines() or [type(error).__name__])[0])
     if traced.captured:
-        return Kind(refusal="it reads a tensor that the graph doesn't show")
+        return Kind(refusal="it reads a tensor that the graph doesn't show, as torch.fft reads tables")
     return Kind(traced.program, tuple(traced.noise))
 
 
