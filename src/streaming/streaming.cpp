@@ -2,6 +2,7 @@
 
 #include "ir/verifier.h"
 #include "passes/pass_runner.h"
+#include "streaming/inner_loops.h"
 #include "streaming/running_totals.h"
 #include "streaming/unit_dims.h"
 #include "streaming/walker.h"
@@ -89,8 +90,9 @@ Streamed stream(const ir::Program& program, const std::vector<std::optional<size
   constexpr std::string_view kBefore[] = {"drop_derivatives", "dce"};
   passes::run_passes(whole, kBefore);
   running_totals(whole);
-  ir::verify(whole);
   const Lengths lengths = lengths_of(whole, time_dims, group);
+  inner_loops(whole, lengths);
+  ir::verify(whole);
   const int64_t least = steps_of_chunk(whole, lengths);
   if (chunk == 0) chunk = least * group;
   check(chunk > 0 && chunk % (least * group) == 0 && chunk <= kMostSteps,

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "ir/builder.h"
-#include "passes/rewrite.h"
+#include "passes/loops/write_out.h"
 
 namespace weft::packages {
 namespace {
@@ -43,26 +43,8 @@ class Straightener {
 
  private:
   void scan(const Op& op, Substitution& map) {
-    const ir::ScanView scan(op);
-    check(!scan.ragged, "weft.package: the step has a loop over packed sequences, which can't be packaged");
-    const int64_t length = scan.length.constant();
-    std::vector<ValueId> carries;
-    for (ValueId init : scan.inits) carries.push_back(map(init));
-    std::vector<std::vector<ValueId>> ys(scan.y_outs.size(), std::vector<ValueId>(static_cast<size_t>(length)));
-    for (int64_t i = 0; i < length; ++i) {
-      const int64_t t = scan.reverse ? length - 1 - i : i;
-      Substitution step = map;
-      for (size_t c = 0; c < carries.size(); ++c) step.set(scan.carry_args[c], carries[c]);
-      for (size_t x = 0; x < scan.xs.size(); ++x) {
-        const ValueId slice = builder_.slice(map(scan.xs[x]), 0, t, t + 1);
-        step.set(scan.x_args[x], builder_.reshape(slice, ir::Shape(program_.type(scan.x_args[x]).shape)));
-      }
-      run(scan.region, step);
-      for (size_t c = 0; c < carries.size(); ++c) carries[c] = step(scan.carry_outs[c]);
-      for (size_t y = 0; y < ys.size(); ++y) ys[y][static_cast<size_t>(t)] = step(scan.y_outs[y]);
-    }
-    for (size_t c = 0; c < carries.size(); ++c) map.set(scan.carry_results[c], carries[c]);
-    for (size_t y = 0; y < ys.size(); ++y) map.set(scan.stacks[y], stack(ys[y], program_.type(scan.stacks[y])));
+    check(!ir::ScanView(op).ragged, "weft.package: the step has a loop over packed sequences, which can't be packaged");
+    passes::write_out(builder_, op, map, [&](const Block& region, Substitution& step) { run(region, step); });
   }
 
   /// A slice of a reshape becomes a reshape of a slice where the dim is one before, too: what a loop or a module
@@ -109,15 +91,6 @@ class Straightener {
       outer *= here;
     }
     return std::nullopt;
-  }
-
-  ValueId stack(const std::vector<ValueId>& steps, const ir::Type& type) {
-    if (steps.empty()) return builder_.constant(0, type);
-    ir::Shape one = type.shape;
-    one[0] = ir::Dim(1);
-    std::vector<ValueId> parts;
-    for (ValueId step : steps) parts.push_back(builder_.reshape(step, one));
-    return parts.size() == 1 ? parts[0] : builder_.concat(std::move(parts), 0);
   }
 
   void cond(const Op& op, Substitution& map) {
