@@ -78,7 +78,7 @@ class Dilated(nn.Module):
 
 
 class Bands(nn.Module):
-    """Bands, convolutions over time and bands, a GRU over the bands of a frame and one over time (Rong et al.: GTCRN)."""
+    """Bands, convolutions over time and bands, a GRU over the bands of a frame, one over time (Rong et al.: GTCRN)."""
 
     def __init__(self, size: int = 32, hop: int = 16, bands: int = 8, channels: int = 4) -> None:
         super().__init__()
