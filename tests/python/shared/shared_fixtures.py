@@ -24,6 +24,7 @@ os.environ.setdefault("WEFT_CONTENTION", "0")
 # Also on PyTorch's builds for CUDA, where the device isn't registered by itself.
 os.environ.setdefault("WEFT_DEVICE", "1")
 
+import spared
 import torch
 import warm_python
 
@@ -34,6 +35,7 @@ from weft._base import warn
 # tests import, and what PyTorch's compilers keep, are such: a tenth of the tests' time went to looking at them. Young
 # objects are collected as ever, and all of them where a test or Weft itself asks for it.
 gc.set_threshold(*gc.get_threshold()[:2], 100)
+spared.leave_out()
 
 # Workers of pytest-xdist share the cores. Where there are more threads than cores they wait for each other for whole
 # slices of the scheduler's time, which makes a call thirty times slower. So each has one thread; processes that a test

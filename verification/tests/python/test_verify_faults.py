@@ -82,7 +82,7 @@ def test_a_bias_that_is_off_by_more_than_its_sums_rounding_differs() -> None:
         bias[0] += step * (1 + bias[0].abs())
         directions = [dataclasses.replace(first, bias_x=bias), *candidate[0].directions[1:]]
         candidate[0] = dataclasses.replace(candidate[0], directions=directions)
-        report = weft.verify(pair.reference, candidate)
+        report = weft.verify(pair.reference, candidate, budget=0.1)  # where they differ, not why
         assert not report.agrees and report.first.unit == 0, pair.name
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from weft import device
-from weft.explanation._changes.code import Edit, Put, Source, living
+from weft.explanation._changes.code import Edit, Put, Source, living, living_functions
 from weft.explanation._changes.regions import Region, place_of, region_at
 from weft.explanation._changes.rewrites import Change
 from weft.explanation._measuring.steps import Step, Variant, run_once
@@ -309,11 +309,7 @@ def _unmarked(tree: ast.Module, line: int) -> Bridge:
     called = {
         name for node in ast.walk(tree) if isinstance(node, ast.Call) and _covers(node, line) for name in _last(node)
     }
-    marks = [
-        thing
-        for thing in living(FunctionType)
-        if thing.__dict__.get("_torchdynamo_disable") and thing.__name__ in called
-    ]
+    marks = [*living_functions(lambda each: each.__dict__.get("_torchdynamo_disable") and each.__name__ in called)]
     puts = [put for mark in marks if hasattr(mark, "_torchdynamo_orig_callable") for put in _places(mark)]
     if not puts:
         raise ValueError("the function called was not found by its name")

@@ -61,10 +61,10 @@ def functions_at(lines: Mapping[str, Iterable[int]]) -> dict[str, list[list[Func
     """For each line of each file, the live functions whose code covers it, shortest first. All files at once, since it
     visits every object of the process."""
     alive: dict[str, list[tuple[FunctionType, int, int]]] = {file: [] for file in lines}
-    for thing in living(FunctionType):
+    for thing in living_functions(lambda function: function.__code__.co_filename in alive):
         code = thing.__code__
         # Not code that Dynamo makes: of the rest of a function, or of a module's code.
-        if code.co_filename in alive and not code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
+        if not code.co_name.startswith(("torch_dynamo_resume_in_", "<module>")):
             alive[code.co_filename].append((thing, code.co_firstlineno, _last_line(code)))
     for found in alive.values():
         found.sort(key=lambda each: each[2] - each[1])
@@ -80,31 +80,50 @@ def code_copies(lines: Mapping[str, Iterable[int]]) -> list[tuple[FunctionType, 
     return [(function, function.__code__.replace()) for function in functions.values()]
 
 
-def living(*types: type) -> Iterator[Any]:
-    """Objects of this process whose type is exactly one of these, or all objects, each once. It includes objects that a
-    program has frozen (gc.freeze), as far as modules name them. A process may have millions of objects, so the work for
-    each must be small."""
-    found = [thing for thing in gc.get_objects() if type(thing) in types] if types else gc.get_objects()
+def living() -> Iterator[Any]:
+    """All objects of this process, each once. It includes objects that a program has frozen (gc.freeze), as far as
+    modules name them. A process may have millions of objects, so the work for each must be small."""
+    return _living(lambda things: things)
+
+
+def living_functions(is_wanted: Callable[[FunctionType], bool]) -> Iterator[FunctionType]:
+    """Those of the objects of `living()` that are functions, and wanted."""
+    return _living(lambda things: [each for each in things if type(each) is FunctionType and is_wanted(each)])
+
+
+def _living(of: Callable[[list[Any]], list[Any]]) -> Iterator[Any]:
+    """The objects that `of` takes of lists of them."""
+    found = of(gc.get_objects())
     yield from found
     if not gc.get_freeze_count():
         return
     seen = {id(thing) for thing in found}
-    for thing in _named():
-        if (not types or type(thing) in types) and id(thing) not in seen:
+    for thing in _named(of):
+        if id(thing) not in seen:
             seen.add(id(thing))
             yield thing
 
 
-def _named() -> Iterator[Any]:
-    """Objects that modules and their classes name; some occur several times, but a class that many modules name occurs
-    once."""
+def _named(of: Callable[[list[Any]], list[Any]]) -> Iterator[Any]:
+    """Objects, of those that `of` takes, that modules and their classes name; some occur several times, but a class
+    that many modules name occurs once."""
     classes: set[int] = set()
+    is_class = _IsClass()
     for module in list(sys.modules.values()):
-        for thing in list(vars(module).values()) if isinstance(module, ModuleType) else []:
-            yield thing
-            if issubclass(type(thing), type) and id(thing) not in classes:
+        things = list(vars(module).values()) if isinstance(module, ModuleType) else []
+        yield from of(things)
+        for thing in [thing for thing in things if is_class[type(thing)]]:
+            if id(thing) not in classes:
                 classes.add(id(thing))
-                yield from list(vars(thing).values())
+                yield from of(list(vars(thing).values()))
+
+
+class _IsClass(dict[type, bool]):
+    """Whether a type's objects are classes."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, type)
+        return self[kind]
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
