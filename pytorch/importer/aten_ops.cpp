@@ -60,10 +60,31 @@ std::vector<std::optional<Value>> AtenCall::optional_tensors(size_t i) const {
 
 bool AtenCall::is_none(size_t i) const { return std::holds_alternative<std::monostate>(arguments.at(i)); }
 
+namespace {
+
+/// Whether the integer is a number of f64, as constants of the IR are.
+bool is_exact(int64_t value) {
+  constexpr double kEnd = 9223372036854775808.0;  // 2^63
+  const auto rounded = static_cast<double>(value);
+  return rounded < kEnd && static_cast<int64_t>(rounded) == value;
+}
+
+/// An integer of more bits than a constant holds, of two halves.
+ValueId of_halves(ir::Builder& builder, int64_t value, const ir::Type& type) {
+  const auto half = [&](int64_t bits) { return builder.constant(static_cast<double>(bits), type); };
+  const ValueId high = builder.mul(half(value >> 32), half(int64_t{1} << 32));
+  return builder.add(high, half(value & 0xffffffff));
+}
+
+}  // namespace
+
 double AtenCall::number(size_t i) const {
   check(i < arguments.size(), "{}: has no argument {}", op, i);
   if (const bool* value = std::get_if<bool>(&arguments[i])) return *value ? 1.0 : 0.0;
-  if (const auto* value = std::get_if<int64_t>(&arguments[i])) return static_cast<double>(*value);
+  if (const auto* value = std::get_if<int64_t>(&arguments[i])) {
+    check(is_exact(*value), "{}: a constant is a number of 53 bits, but argument {} is {}", op, i, *value);
+    return static_cast<double>(*value);
+  }
   return as<double>(*this, i, "a number");
 }
 
@@ -110,7 +131,12 @@ ValueId AtenCall::iota(const ir::Shape& shape, size_t dim, DType dtype) const {
 
 ValueId AtenCall::operand(size_t i, DType dtype) const {
   if (is_size(i)) return expand(size(size_argument(i), dtype), result.shape);
-  if (!is_tensor(i)) return builder.constant(number(i), ir::Type{dtype, result.shape});
+  if (!is_tensor(i)) {
+    const ir::Type type{dtype, result.shape};
+    const auto* value = std::get_if<int64_t>(&arguments.at(i));
+    if (value != nullptr && dtype == DType::kI64 && !is_exact(*value)) return of_halves(builder, *value, type);
+    return builder.constant(number(i), type);
+  }
   return expand(cast(tensor(i), dtype), result.shape);
 }
 
