@@ -53,14 +53,10 @@ Tensor unfold_backward(const Tensor& windows, c10::SymIntArrayRef input_sizes, i
 
 // ---- F.unfold and F.fold
 
-const auto kCol2im = c10::Dispatcher::singleton()
-                         .findSchemaOrThrow("aten::col2im", "")
-                         .typed<Tensor(const Tensor&, c10::SymIntArrayRef, at::IntArrayRef, at::IntArrayRef,
-                                       at::IntArrayRef, at::IntArrayRef)>();
+const auto kCol2im = aten<Tensor(const Tensor&, c10::SymIntArrayRef, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef,
+                                 at::IntArrayRef)>("aten::col2im", "");
 const auto kIm2col =
-    c10::Dispatcher::singleton()
-        .findSchemaOrThrow("aten::im2col", "")
-        .typed<Tensor(const Tensor&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef)>();
+    aten<Tensor(const Tensor&, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef)>("aten::im2col", "");
 
 /// Whether windows of two dims lie in a plain way: without gaps between their elements, and at least one of them.
 bool are_plain(at::IntArrayRef kernel, at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride) {
@@ -160,8 +156,8 @@ Tensor convolution(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weig
 // ---- padding of several dims by their own elements, where the program runs without PyTorch
 
 using Pad = Tensor(const Tensor&, c10::SymIntArrayRef);
-const auto kMirror2d = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reflection_pad2d", "").typed<Pad>();
-const auto kRepeat2d = c10::Dispatcher::singleton().findSchemaOrThrow("aten::replication_pad2d", "").typed<Pad>();
+const auto kMirror2d = aten<Pad>("aten::reflection_pad2d", "");
+const auto kRepeat2d = aten<Pad>("aten::replication_pad2d", "");
 
 /// The elements next to an end, in the order in which they stand beyond it: mirrored, or the last one again and again.
 template <bool IsMirror>

@@ -23,6 +23,12 @@ inline c10::DispatchKeySet below(c10::DispatchKeySet keys) {
   return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::TESTING_ONLY_GenericMode);
 }
 
+/// PyTorch's operation of that name, to be called with `below(keys)`.
+template <typename Signature>
+auto aten(const char* name, const char* overload) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
+}
+
 /// A number as a tensor of the dtype of `like`.
 Tensor number_like(const at::Scalar& number, const Tensor& like);
 

@@ -3,10 +3,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "decompose/parts.h"
 #include "record/recording_tensor.h"
@@ -36,7 +36,7 @@ Tensor ranks_of(const Tensor& sorted, const Tensor& q, bool ignore_nan) {
   Tensor is_nan = sorted.ne(sorted);
   if (ignore_nan) return q * (is_nan.logical_not().sum(-1, true) - 1).clamp_min(0);
   Tensor ranks = q * last;
-  return at::where(is_nan.any(-1, true), at::full_like(ranks, last), ranks);  // a NaN stands last
+  return at::where(is_nan.any(-1, true), at::zeros_like(ranks) + last, ranks);  // a NaN stands last
 }
 
 /// The quantiles along the last dim: [..., Q].
@@ -54,7 +54,7 @@ Tensor along_rows(const Tensor& x, const Tensor& q, std::string_view interpolati
   TORCH_CHECK(is_midpoint || interpolation == "linear",
               "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got ",
               interpolation);
-  Tensor weights = is_midpoint ? at::full_like(ranks, 0.5) : ranks - ranks.floor().detach();
+  Tensor weights = is_midpoint ? at::zeros_like(ranks) + 0.5 : ranks - ranks.floor().detach();
   return at::lerp(at_rank(ranks.floor()), at_rank(ranks.ceil()), weights);
 }
 

@@ -28,11 +28,6 @@ namespace {
 /// torch.fft's normalisations, by their numbers in the operations.
 enum class Norm : int64_t { kNone, kByRoot, kByLength };
 
-template <typename Signature>
-auto aten(const char* name, const char* overload) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
-}
-
 const auto kFromReal = aten<Tensor(const Tensor&, at::IntArrayRef, int64_t, bool)>("aten::_fft_r2c", "");
 const auto kComplex = aten<Tensor(const Tensor&, c10::SymIntArrayRef, int64_t, bool)>("aten::_fft_c2c", "");
 const auto kToReal = aten<Tensor(const Tensor&, at::IntArrayRef, int64_t, c10::SymInt)>("aten::_fft_c2r", "");

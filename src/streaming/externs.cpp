@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "ir/text/call_text.h"
+#include "passes/native_calls/windows.h"
 #include "streaming/walker.h"
-#include "streaming/windows.h"
 
 namespace weft::streaming {
 
@@ -15,25 +15,12 @@ using ir::Op;
 using ir::OpCode;
 using ir::Shape;
 using ir::ValueId;
+using passes::channels_last;
+using passes::channels_second;
+using passes::Window;
+using passes::Windows;
 using Kind = Stream::Kind;
 using Sizes = CallText::Sizes;
-
-namespace {
-
-std::vector<int64_t> channels_last(size_t rank) {
-  std::vector<int64_t> perm{0};
-  for (size_t i = 2; i < rank; ++i) perm.push_back(static_cast<int64_t>(i));
-  perm.push_back(1);
-  return perm;
-}
-
-std::vector<int64_t> channels_second(size_t rank) {
-  std::vector<int64_t> perm{0, static_cast<int64_t>(rank) - 1};
-  for (size_t i = 1; i + 1 < rank; ++i) perm.push_back(static_cast<int64_t>(i));
-  return perm;
-}
-
-}  // namespace
 
 Stream Walker::permuted(const Stream& stream, const std::vector<int64_t>& perm) {
   auto [known, is_new] = permuted_.try_emplace({stream.origin, perm});
@@ -51,15 +38,7 @@ Stream Walker::spread(const Op& op, const Stream& stream, size_t dim, int64_t ti
   const bool is_time = stream.time.dim == dim;
   const Stream from = is_time ? time_operand(op, stream, dim) : stream;
   Stream result = writer_.made(from, from.time, [&](Builder& builder, ValueId value, int64_t) {
-    Shape shape = builder.type(value).shape;
-    const ir::Dim size = shape[dim];
-    const auto behind = static_cast<int64_t>(dim) + 1;
-    shape.insert(shape.begin() + behind, 1);
-    value = builder.emit(OpCode::kPad, {builder.reshape(value, shape)},
-                         {{"dim", behind}, {"low", int64_t{0}}, {"high", times - 1}});
-    shape.erase(shape.begin() + behind);
-    shape[dim] = size * ir::Dim(times);
-    return builder.reshape(value, shape);
+    return passes::spread_out(builder, value, dim, times);
   });
   if (!is_time) return result;
   result.time.length = ir::Dim(times) * from.time.length;
@@ -111,7 +90,7 @@ Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shap
       begins.push_back(is_time ? first : 0);
       counts.push_back(is_time ? elements : shape.at(dim).constant());
       if (window.padding == 0) continue;
-      value = padded(builder, value, dim, window.padding, windows.fill);
+      value = passes::padded(builder, value, dim, window.padding, windows.fill);
     }
     return of_windows(builder, windows, value, begins, counts);
   };
@@ -141,12 +120,12 @@ Walker::Convolution Walker::convolution_of(const Op& op, const CallText& call) {
     }
     found.windows.dims.push_back(window);
   }
-  if (call.flag(6)) weights = turned_weights(writer_.start(), weights, call.integer(8));
+  if (call.flag(6)) weights = passes::turned_weights(writer_.start(), weights, call.integer(8));
   const ir::Dim& channels = whole_.type(op.operands[call.operand(0).value()]).shape.at(1);
   if (!channels.is_constant())
     refuse(op, "has its channels in the dim of the steps: `time=` says which dim the steps are in");
-  found.start = convolution_weights(writer_.start(), weights, bias != nullptr ? bias->start : ir::kNoValue,
-                                    call.integer(8), channels.constant());
+  found.start = passes::convolution_weights(writer_.start(), weights, bias != nullptr ? bias->start : ir::kNoValue,
+                                            call.integer(8), channels.constant());
   found.step = found.start;
   for (ValueId& each : found.step.by_group) each = writer_.in_step(Writer::constant(each));
   if (bias != nullptr) found.step.bias = in_step(*bias);
@@ -163,7 +142,7 @@ void Walker::convolution(const Op& op, const CallText& call) {
   Shape shape;
   for (int64_t dim : channels_last(rank)) shape.push_back(whole_.type(op.results[0]).shape[static_cast<size_t>(dim)]);
   const Stream y = folded(op, x, found.windows, shape, [&](Builder& builder, const std::vector<ValueId>& taps) {
-    return convolve(builder, taps, &builder == &writer_.step() ? found.step : found.start);
+    return passes::convolve(builder, taps, &builder == &writer_.step() ? found.step : found.start);
   });
   define(op, 0, permuted(y, channels_second(rank)), operands);
 }
@@ -185,11 +164,11 @@ std::optional<ValueId> Walker::in_region(const Op& op, Builder& body, const pass
   ValueId x = body.transpose(map(op.operands[call.operand(0).value()]), channels_last(rank));
   std::vector<int64_t> counts;
   for (size_t i = 0; i < found.windows.dims.size(); ++i) {
-    if (found.windows.dims[i].padding > 0) x = padded(body, x, i + 1, found.windows.dims[i].padding, 0);
+    if (found.windows.dims[i].padding > 0) x = passes::padded(body, x, i + 1, found.windows.dims[i].padding, 0);
     counts.push_back(shape[i + 2].constant());
   }
   const std::vector<ValueId> taps = found.windows.taps(body, x, std::vector<int64_t>(counts.size(), 0), counts);
-  return body.transpose(convolve(body, taps, is_step ? found.step : found.start), channels_second(rank));
+  return body.transpose(passes::convolve(body, taps, is_step ? found.step : found.start), channels_second(rank));
 }
 
 /// (input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override), or of maxima (input, kernel,
@@ -289,8 +268,9 @@ void Walker::external(const Op& op) {
   if (call.name() == "aten.unfold.default") return unfold(op, call);
   if (call.name() == "aten.slice.Tensor") return strided_slice(op, call);
   if (call.name().starts_with("aten.reflection_pad") || call.name().starts_with("aten.replication_pad"))
-    refuse(op, "repeats steps of the sequence's beginning and end in front of it and behind it, which a stream doesn't "
-               "have when it begins: pad with zeros (torch.stft(..., pad_mode='constant'), or center=False)");
+    refuse(op,
+           "repeats steps of the sequence's beginning and end in front of it and behind it, which a stream doesn't "
+           "have when it begins: pad with zeros (torch.stft(..., pad_mode='constant'), or center=False)");
   refuse(op, "is a kernel of PyTorch's that has no streaming form");
 }
 

@@ -1,6 +1,7 @@
 #include "streaming/streaming.h"
 
 #include "ir/verifier.h"
+#include "passes/native_calls/native_calls.h"
 #include "passes/pass_runner.h"
 #include "streaming/inner_loops.h"
 #include "streaming/running_totals.h"
@@ -104,6 +105,7 @@ Streamed stream(const ir::Program& program, const std::vector<std::optional<size
   Streamed result = walked(whole, time_dims, delay, group, lengths, chunk, std::move(histories)).streamed;
   constexpr std::string_view kAfter[] = {"canonicalise", "cse", "dce"};
   for (ir::Program* written : {&result.step, &result.start}) {
+    if (written == &result.step) passes::native_calls(*written);
     ir::verify(*written);
     reshape_unit_dims(*written);
     passes::run_passes(*written, kAfter);

@@ -69,8 +69,9 @@ void Walker::slice(const Op& op, const Streams& operands) {
   const int64_t before_cut = whole_length(result) - skipped;
   result.time.length = length;
   result.settled = std::min<int64_t>(result.settled + before_cut - whole_length(result), 0);
-  result.start =
-      result.lead() > 0 ? cut(writer_.start(), result.start, dim, lead - result.lead(), result.lead()) : ir::kNoValue;
+  result.start = result.lead() > 0
+                     ? passes::cut(writer_.start(), result.start, dim, lead - result.lead(), result.lead())
+                     : ir::kNoValue;
   define(op, 0, std::move(result), operands);
 }
 
@@ -87,7 +88,7 @@ Stream Walker::after_lead(const Stream& stream, int64_t elements, double fill,
   const size_t dim = stream.time.dim;
   Type type = writer_.step().type(stream.step);
   type.shape[dim] = elements;
-  const ValueId front = cut(writer_.start(), lead(type), dim, 0, std::min(elements, result.lead()));
+  const ValueId front = passes::cut(writer_.start(), lead(type), dim, 0, std::min(elements, result.lead()));
   result.start = stream.lead() > 0 ? joined(writer_.start(), front, stream.start, dim) : front;
   return result;
 }
@@ -234,7 +235,8 @@ void Walker::frames(const Op& op, const Streams& operands) {
     const Attrs behind{{"dim", static_cast<int64_t>(from.time.dim)}, {"low", int64_t{0}}, {"high", -history}};
     window = writer_.step().emit(OpCode::kPad, {window}, behind);
   }
-  const ValueId steps = cut(writer_.step(), window, from.time.dim, std::max<int64_t>(-history, 0), from.per_chunk);
+  const ValueId steps =
+      passes::cut(writer_.step(), window, from.time.dim, std::max<int64_t>(-history, 0), from.per_chunk);
   result.step = writer_.step().reshape(steps, lengths_.sized(type, *found, result.per_chunk).shape);
   result.start = ir::kNoValue;
   if (result.lead() > 0) {
@@ -243,7 +245,7 @@ void Walker::frames(const Op& op, const Streams& operands) {
       const Attrs behind{{"dim", static_cast<int64_t>(from.time.dim)}, {"low", int64_t{0}}, {"high", missing}};
       lead = writer_.start().emit(OpCode::kPad, {lead}, behind);
     }
-    lead = cut(writer_.start(), lead, from.time.dim, 0, result.lead() * size);
+    lead = passes::cut(writer_.start(), lead, from.time.dim, 0, result.lead() * size);
     result.start = writer_.start().reshape(lead, lengths_.sized(type, *found, result.lead()).shape);
   }
   define(op, 0, std::move(result), operands);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ir/text/call_text.h"
-#include "streaming/windows.h"
+#include "passes/native_calls/windows.h"
 #include "streaming/writer.h"
 
 namespace weft::streaming {
@@ -84,15 +84,15 @@ class Walker {
 
   // ---- externs.cpp: convolutions and pooling
   /// The result, given a value in which the windows lie, where the first of them is, and their number, by spatial dim.
-  using OfWindows = std::function<ir::ValueId(ir::Builder&, const Windows&, ir::ValueId,
+  using OfWindows = std::function<ir::ValueId(ir::Builder&, const passes::Windows&, ir::ValueId,
                                               const std::vector<int64_t>& begins, const std::vector<int64_t>& counts)>;
   using Fold = std::function<ir::ValueId(ir::Builder&, const std::vector<ir::ValueId>& taps)>;
   void external(const ir::Op& op);
   /// A convolution as windows, with its weights in both programs.
   struct Convolution {
-    Windows windows;
+    passes::Windows windows;
     std::vector<int64_t> spread;  ///< by spatial dim: the distance of x's elements after zeros are inserted
-    ConvolutionWeights start, step;
+    passes::ConvolutionWeights start, step;
   };
   Convolution convolution_of(const ir::Op& op, const ir::CallText& call);
   void convolution(const ir::Op& op, const ir::CallText& call);
@@ -102,8 +102,9 @@ class Walker {
   void repeat(const ir::Op& op, const ir::CallText& call);
   void unfold(const ir::Op& op, const ir::CallText& call);
   void strided_slice(const ir::Op& op, const ir::CallText& call);
-  Stream moving(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const OfWindows& of_windows);
-  Stream folded(const ir::Op& op, Stream x, Windows windows, const ir::Shape& shape, const Fold& fold);
+  Stream moving(const ir::Op& op, Stream x, passes::Windows windows, const ir::Shape& shape,
+                const OfWindows& of_windows);
+  Stream folded(const ir::Op& op, Stream x, passes::Windows windows, const ir::Shape& shape, const Fold& fold);
   Stream spread(const ir::Op& op, const Stream& stream, size_t dim, int64_t times);
   Stream permuted(const Stream& stream, const std::vector<int64_t>& perm);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "passes/native_calls/windows.h"
+
 namespace weft::streaming {
 
 using ir::Builder;
@@ -12,11 +14,6 @@ using ir::ValueId;
 Shape with_size(Shape shape, size_t dim, int64_t size) {
   shape.at(dim) = size;
   return shape;
-}
-
-ValueId cut(Builder& builder, ValueId value, size_t dim, int64_t first, int64_t count) {
-  if (first == 0 && builder.type(value).shape.at(dim) == ir::Dim(count)) return value;
-  return builder.slice(value, static_cast<int64_t>(dim), first, first + count);
 }
 
 ValueId joined(Builder& builder, ValueId part, ValueId value, size_t dim) {
@@ -157,17 +154,18 @@ ValueId Writer::with_history(const Stream& apart, int64_t elements) {
     const auto planned = planned_.find(apart.origin);
     const int64_t kept = std::max(elements, planned == planned_.end() ? 0 : planned->second);
     const ValueId lead = lead_of(apart);
-    ValueId initial = cut(start_, lead, dim, std::max<int64_t>(apart.lead() - kept, 0), std::min(apart.lead(), kept));
+    ValueId initial =
+        passes::cut(start_, lead, dim, std::max<int64_t>(apart.lead() - kept, 0), std::min(apart.lead(), kept));
     if (apart.lead() < kept) {
       const Type zeros{start_.type(lead).dtype, with_size(start_.type(lead).shape, dim, kept - apart.lead())};
       initial = joined(start_, start_.constant(0, zeros), initial, dim);
     }
     const ValueId state = add_state("history", initial);
     const ValueId window = step_.concat({state, apart.step}, static_cast<int64_t>(dim));
-    set_next(state, cut(step_, window, dim, apart.per_chunk, kept));
+    set_next(state, passes::cut(step_, window, dim, apart.per_chunk, kept));
     found = kept_.insert_or_assign(apart.origin, Kept{window, kept}).first;
   }
-  return cut(step_, found->second.window, dim, found->second.elements - elements, elements + apart.per_chunk);
+  return passes::cut(step_, found->second.window, dim, found->second.elements - elements, elements + apart.per_chunk);
 }
 
 Stream Writer::delayed(const Stream& timed, int64_t elements) {
@@ -176,8 +174,8 @@ Stream Writer::delayed(const Stream& timed, int64_t elements) {
   Stream to = from;
   to.shift += elements;
   to.ahead += elements;
-  to.step = cut(step_, with_history(from, elements), from.time.dim, 0, from.per_chunk);
-  to.start = to.lead() > 0 ? cut(start_, from.start, from.time.dim, 0, to.lead()) : ir::kNoValue;
+  to.step = passes::cut(step_, with_history(from, elements), from.time.dim, 0, from.per_chunk);
+  to.start = to.lead() > 0 ? passes::cut(start_, from.start, from.time.dim, 0, to.lead()) : ir::kNoValue;
   to.origin = new_origin();
   return merged(to, timed.time);
 }

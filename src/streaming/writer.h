@@ -116,7 +116,5 @@ class Writer {
 ir::Shape with_size(ir::Shape shape, size_t dim, int64_t size);
 /// `part` followed by `value`, along a dim; just the other if one is empty.
 ir::ValueId joined(ir::Builder& builder, ir::ValueId part, ir::ValueId value, size_t dim);
-/// Elements first..first+count-1 of a dim; the value itself where these are all.
-ir::ValueId cut(ir::Builder& builder, ir::ValueId value, size_t dim, int64_t first, int64_t count);
 
 }  // namespace weft::streaming

@@ -10,6 +10,7 @@
 #include "packages/plan/refusals.h"
 #include "packages/plan/straighten.h"
 #include "packages/plan/unit_dims.h"
+#include "passes/native_calls/native_calls.h"
 #include "passes/pass_runner.h"
 
 namespace weft::packages {
@@ -93,6 +94,7 @@ Bound::Bound(const StepModel& model)
   check_states(model, program_);
   const std::vector<ValueId> arguments = program_.body.args;
   straighten(program_);
+  passes::native_calls(program_);
   passes::run_passes(program_, passes::compile_pipeline());
   put_unit_dims_in_front(program_);
   passes::run_passes(program_, passes::compile_pipeline());

@@ -1,8 +1,6 @@
-#include "streaming/windows.h"
+#include "passes/native_calls/windows.h"
 
-#include "streaming/writer.h"
-
-namespace weft::streaming {
+namespace weft::passes {
 
 using ir::Builder;
 using ir::OpCode;
@@ -34,11 +32,42 @@ ValueId along_last(Builder& builder, ValueId value, const Shape& shape) {
 
 }  // namespace
 
+ValueId cut(Builder& builder, ValueId value, size_t dim, int64_t first, int64_t count) {
+  if (first == 0 && builder.type(value).shape.at(dim) == ir::Dim(count)) return value;
+  return builder.slice(value, static_cast<int64_t>(dim), first, first + count);
+}
+
 ValueId padded(Builder& builder, ValueId value, size_t dim, int64_t elements, double fill) {
   Type side = builder.type(value);
   side.shape[dim] = elements;
   const ValueId part = builder.constant(fill, side);
   return builder.concat({part, value, part}, static_cast<int64_t>(dim));
+}
+
+ValueId spread_out(Builder& builder, ValueId value, size_t dim, int64_t times) {
+  if (times == 1) return value;
+  Shape shape = builder.type(value).shape;
+  const ir::Dim size = shape[dim];
+  const auto behind = static_cast<int64_t>(dim) + 1;
+  shape.insert(shape.begin() + behind, 1);
+  value = builder.emit(OpCode::kPad, {builder.reshape(value, shape)},
+                       {{"dim", behind}, {"low", int64_t{0}}, {"high", times - 1}});
+  shape.erase(shape.begin() + behind);
+  shape[dim] = size * ir::Dim(times);
+  return builder.reshape(value, shape);
+}
+
+std::vector<int64_t> channels_last(size_t rank) {
+  std::vector<int64_t> perm{0};
+  for (size_t i = 2; i < rank; ++i) perm.push_back(static_cast<int64_t>(i));
+  perm.push_back(1);
+  return perm;
+}
+
+std::vector<int64_t> channels_second(size_t rank) {
+  std::vector<int64_t> perm{0, static_cast<int64_t>(rank) - 1};
+  for (size_t i = 1; i + 1 < rank; ++i) perm.push_back(static_cast<int64_t>(i));
+  return perm;
 }
 
 std::vector<ValueId> Windows::taps(Builder& builder, ValueId value, const std::vector<int64_t>& begins,
@@ -139,4 +168,4 @@ ValueId convolve(Builder& builder, const std::vector<ValueId>& taps, const Convo
   return builder.add(sum, along_last(builder, weights.bias, builder.type(sum).shape));
 }
 
-}  // namespace weft::streaming
+}  // namespace weft::passes

@@ -4,7 +4,7 @@
 
 #include "ir/builder.h"
 
-namespace weft::streaming {
+namespace weft::passes {
 
 /// A window that moves along one dim.
 struct Window {
@@ -28,8 +28,18 @@ struct Windows {
   ir::ValueId in_rows(ir::Builder& builder, ir::ValueId value, int64_t begin, int64_t count) const;
 };
 
+/// `count` elements of a dim from `first` on; the value itself where these are all.
+ir::ValueId cut(ir::Builder& builder, ir::ValueId value, size_t dim, int64_t first, int64_t count);
+
 /// The value with `elements` times `fill` on both sides of a dim.
 ir::ValueId padded(ir::Builder& builder, ir::ValueId value, size_t dim, int64_t elements, double fill);
+
+/// The dim with times - 1 zeros after each element.
+ir::ValueId spread_out(ir::Builder& builder, ir::ValueId value, size_t dim, int64_t times);
+
+/// The orders of dims that make [N, spatial..., C] of [N, C, spatial...], and the other way round.
+std::vector<int64_t> channels_last(size_t rank);
+std::vector<int64_t> channels_second(size_t rank);
 
 /// x [N, spatial..., C] by the weights [O, C/groups, kernel...] of a convolution, which `taps` has taken apart.
 struct ConvolutionWeights {
@@ -46,4 +56,4 @@ ir::ValueId turned_weights(ir::Builder& builder, ir::ValueId weight, int64_t gro
 /// The convolution's result [N, spatial..., O].
 ir::ValueId convolve(ir::Builder& builder, const std::vector<ir::ValueId>& taps, const ConvolutionWeights& weights);
 
-}  // namespace weft::streaming
+}  // namespace weft::passes

@@ -20,7 +20,7 @@ using ir::Program;
 
 /// How much shorter than its sequence a loop may be: `roll` leaves a first and a last step that differ outside.
 constexpr int64_t kMostLeftOut = 2;
-constexpr int64_t kFewestSteps = 3;
+constexpr int64_t kFewestScanned = 3;
 
 template <typename Visit>
 void for_each_op(Block& block, const Visit& visit) {
@@ -36,7 +36,7 @@ std::set<int64_t> lengths_of(Program& program) {
   for_each_op(program.body, [&](const Op& op) {
     if (op.code != OpCode::kScan || op.has("rows")) return;
     if (static_cast<int64_t>(op.operands.size()) == op.attr<int64_t>("carries")) return;
-    if (const auto length = op.attr<Dim>("length"); length.is_constant() && length.constant() >= kFewestSteps)
+    if (const auto length = op.attr<Dim>("length"); length.is_constant() && length.constant() >= kFewestScanned)
       lengths.insert(length.constant());
   });
   return lengths;

@@ -78,6 +78,22 @@ def check_step(
             assert_close(y, wanted, tolerance)
 
 
+#: A name, a function of tensors, and the tensors.
+Case = tuple[str, Callable[..., Any], tuple[Tensor, ...]]
+
+
+def check_cases(
+    factory: pytest.TempPathFactory, cases: Sequence[Case], targets: list[str], tolerance: float = 2e-6
+) -> None:
+    """Functions in one step, so that they are compiled together, beside PyTorch's."""
+
+    def step(carry: Tensor, x: list[tuple[Tensor, ...]]) -> tuple[Tensor, Any]:
+        return carry, [f(*tensors) for (_, f, _), tensors in zip(cases, x, strict=True)]
+
+    xs = [tuple(tensor.unsqueeze(0) for tensor in tensors) for _, _, tensors in cases]
+    check_step(factory, step, torch.zeros(1), xs, 1, targets, tolerance)
+
+
 def in_chunks(model: Any, xs: Tensor, counts: Iterable[int]) -> list[Tensor]:
     """Outputs of a loaded package after a reset for stacked `xs`: by calls of `run` of so many steps, then the rest."""
     model.reset()
