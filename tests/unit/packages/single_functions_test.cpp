@@ -1,6 +1,6 @@
 // Functions of f32 on targets without f64, against the C library's in double precision: compiled for this machine with
 // the target's f64 taken away, so that they are the formulas of a Cortex-M. With WEFT_ALL_FLOATS=1 every float is
-// tried (a quarter of an hour); otherwise every 499th, and all special ones.
+// tried (half an hour); otherwise every 499th, and all special ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
