@@ -31,6 +31,7 @@ TABLES = {
     "src/packages/emit/elements.cpp": "the machine code of each op in a package",
     "src/packages/emit/math.cpp": "the functions of a package",
     "src/packages/emit/reductions.cpp": "the sums and products of a package",
+    "src/packages/math/single_functions.cpp": "the functions of a package for processors without float64",
     "src/packages/plan/refusals.cpp": "the ops that a package has no form of",
     "src/packages/plan/written_rows.cpp": "the ops that write rows by an index",
     "src/streaming/local_ops.cpp": "where each op leaves the steps' dim",

@@ -116,8 +116,7 @@ void check_needs_nothing(const std::string& object, const Target& target) {
                             name == "__linear_memory" || name == "__indirect_function_table";
     check(!is_missing || is_linkers,
           "weft.package: on {} the step needs {}, a function of the compiler's library, since the processor has no "
-          "instruction for something in it (float64, functions such as sin and pow, which are computed in float64, or "
-          "64-bit integers); write it without, or leave this target out",
+          "instruction for something in it (float64, or 64-bit integers); write it without, or leave this target out",
           target.name, name.str());
   }
 }

@@ -75,6 +75,7 @@ constexpr Target kCortexM4 = {
     .vector_bytes = 4,
     .registers = 24,
     .chains = 2,
+    .float64 = false,
     .rounds = false,
     .f16c = true,
     .fixed_addresses = true,
@@ -104,6 +105,7 @@ constexpr Target with_dots(Target target, std::string_view name, std::string_vie
 constexpr Target cortex_m7() {
   Target target = with(kCortexM4, "cortex-m7", kCortexM4.architecture, kCortexM4.triple);
   target.cpu = "cortex-m7";
+  target.features = "-fp64";  // some have a unit for f32 alone
   target.chains = 4;
   target.rounds = true;
   return target;

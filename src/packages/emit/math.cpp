@@ -12,6 +12,7 @@
 #include "codegen/vector_math.h"
 #include "packages/math/double_functions.h"
 #include "packages/math/remainder.h"
+#include "packages/math/single_functions.h"
 #include "packages/math/turns.h"
 
 namespace weft::packages {
@@ -51,8 +52,10 @@ Value* double_function(IRBuilder<>& b, OpCode code, std::span<Value* const> oper
   }
 }
 
-/// In f32: most of them computed in f64.
-Value* single_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+/// In f32: most of them computed in f64, where the target has it.
+Value* single_function(IRBuilder<>& b, const Target& target, OpCode code, std::span<Value* const> operands) {
+  if (!target.float64)
+    if (Value* result = emit_single_function(b, code, operands)) return result;
   llvm::Type* type = operands[0]->getType();
   const auto widened = [&](Value* value) { return b.CreateFPExt(value, type->getWithNewType(b.getDoubleTy())); };
   switch (code) {
@@ -66,9 +69,9 @@ Value* single_function(IRBuilder<>& b, OpCode code, std::span<Value* const> oper
   }
 }
 
-Value* library_function(IRBuilder<>& b, OpCode code, std::span<Value* const> operands) {
+Value* library_function(IRBuilder<>& b, const Target& target, OpCode code, std::span<Value* const> operands) {
   const bool wide = operands[0]->getType()->getScalarType()->isDoubleTy();
-  Value* result = wide ? double_function(b, code, operands) : single_function(b, code, operands);
+  Value* result = wide ? double_function(b, code, operands) : single_function(b, target, code, operands);
   internal_check(result != nullptr, "packages have no form of {}", ir::info(code).name);
   return result;
 }
@@ -96,10 +99,12 @@ Value* emit_without_library(IRBuilder<>& b, const Target& target, const ir::Op& 
   if (alone && to == DType::kF32 && op.code == OpCode::kSigmoid) return codegen::emit_sigmoid_alone(b, operands[0]);
   if (alone && to == DType::kF32 && op.code == OpCode::kTanh) return codegen::emit_tanh_alone(b, operands[0]);
   if (ir::traits_of(op.code).by_library && is_floating(to)) {
-    Value* result = library_function(b, op.code, operands);
+    Value* result = library_function(b, target, op.code, operands);
     return is_half(to) ? codegen::emit_round_to_half(b, result, to) : result;
   }
-  if (!target.rounds && is_floating(to))
+  // Cortex-M7 has an instruction for round, too, which LLVM 19 doesn't know.
+  const bool rounds = target.rounds && (target.float64 || op.code != OpCode::kRound);
+  if (!rounds && is_floating(to))
     if (Value* result = rounding(b, op.code, operands[0])) return result;
   return codegen::emit_elementwise(b, op, from, to, operands);
 }

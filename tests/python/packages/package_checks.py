@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 import weft
 
 EMULATED = ["aarch64", "riscv64"]
+MICROCONTROLLERS = [name for name in packaged.MACHINES if name.startswith("cortex")]  # without float64
 
 StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 

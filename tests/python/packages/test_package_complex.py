@@ -14,7 +14,6 @@ from torch import Tensor
 import weft
 
 ALL = [*packaged.NATIVE, *packaged.MACHINES]
-WITH_DOUBLE = [target for target in ALL if not target.startswith("cortex")]  # a complex number's size needs it
 
 
 @pytest.mark.parametrize("target", ALL)
@@ -31,7 +30,7 @@ def test_a_linear_recurrent_unit(tmp_path_factory: pytest.TempPathFactory, targe
     check_step(tmp_path_factory, step, init, torch.randn(21, 2, 3), 21, [target], tolerance=2e-5)
 
 
-@pytest.mark.parametrize("target", WITH_DOUBLE)
+@pytest.mark.parametrize("target", ALL)
 def test_complex_inputs_and_a_modulus(tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     torch.manual_seed(1)
     bias = torch.randn(5)
@@ -46,7 +45,7 @@ def test_complex_inputs_and_a_modulus(tmp_path_factory: pytest.TempPathFactory, 
     check_step(tmp_path_factory, step, torch.zeros(5, dtype=torch.complex64), xs, 15, [target], tolerance=2e-5)
 
 
-@pytest.mark.parametrize("target", WITH_DOUBLE)
+@pytest.mark.parametrize("target", ALL)
 @pytest.mark.parametrize("n", [6, 15, 80])
 def test_transforms_in_a_step(tmp_path_factory: pytest.TempPathFactory, target: str, n: int) -> None:
     torch.manual_seed(n)
