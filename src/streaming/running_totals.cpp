@@ -52,11 +52,27 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& perm) {
   return back;
 }
 
+/// The running sums of x [T, ...], of f32. What an addition rounds off is kept and added up by itself (D. E. Knuth, The
+/// Art of Computer Programming, volume 2, 4.2.2, theorem B): a stream has no end, and PyTorch adds up in f64, which not
+/// all targets have. A sum that is infinite stays so.
+ValueId sums(Builder& builder, ValueId x) {
+  const Type stack = builder.type(x);
+  const ValueId none = builder.constant(0, ir::step_of(stack, std::nullopt));
+  return builder.scan({none, none}, {x}, stack.shape[0], false, [&](Builder& body, auto carries, auto xs) {
+    const ValueId sum = body.add(carries[0], xs[0]), taken = body.sub(sum, carries[0]);
+    const ValueId lost = body.add(body.sub(carries[0], body.sub(sum, taken)), body.sub(xs[0], taken));
+    const ValueId is_number = body.binary(OpCode::kEq, lost, lost);
+    const ValueId rest = body.select(is_number, body.add(carries[1], lost), carries[1]);
+    return Builder::StepResults{{sum, rest}, {body.add(sum, rest)}};
+  })[2];
+}
+
 /// The running totals of x along its first dim; for extrema their indices too.
 std::vector<ValueId> totals(Builder& builder, ValueId x, const Total& total) {
   const Type stack = builder.type(x);
   const Type step = ir::step_of(stack, std::nullopt);
   const ValueId first = builder.constant(total.first, step);
+  if (total.combine == OpCode::kAdd && stack.dtype == DType::kF32) return {sums(builder, x)};
   if (!total.has_places) {
     return builder.scan({first}, {x}, stack.shape[0], false, [&](Builder& body, auto carries, auto xs) {
       const ValueId next = body.binary(total.combine, carries[0], xs[0]);
@@ -89,7 +105,7 @@ void rewrite(Builder& builder, const Op& op, passes::Substitution& replaced) {
       builder.cast(replaced(op.operands[0]), is_half && !total.has_places ? DType::kF32 : result.dtype);
   const std::vector<int64_t> perm = to_front(result.rank(), dim);
   std::vector<ValueId> found = totals(builder, builder.transpose(wide, perm), total);
-  if (!total.has_places) found.erase(found.begin());
+  if (!total.has_places && found.size() > 1) found.erase(found.begin());
   for (size_t i = 0; i < op.results.size(); ++i) {
     const ValueId back = builder.transpose(found[i], inverse(perm));
     replaced.set(op.results[i], builder.cast(back, builder.type(op.results[i]).dtype));

@@ -12,6 +12,8 @@ namespace weft::streaming {
 /// becomes
 ///
 ///   %last, %y = scan length T carry(%s = %zero) xs(%xt = %x) { %n = add %s, %xt  yield carry(%n) ys(%n) }
+///
+/// for f64. Sums of f32 have a second carry, of what additions have rounded off.
 void running_totals(ir::Program& program);
 
 }  // namespace weft::streaming
