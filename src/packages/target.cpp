@@ -75,7 +75,7 @@ constexpr Target kCortexM4 = {
     .vector_bytes = 4,
     .registers = 24,
     .chains = 2,
-    .float64 = false,
+    .wide_functions = false,
     .rounds = false,
     .f16c = true,
     .fixed_addresses = true,
@@ -108,6 +108,13 @@ constexpr Target cortex_m7() {
   target.features = "-fp64";  // some have a unit for f32 alone
   target.chains = 4;
   target.rounds = true;
+  return target;
+}
+
+/// With a unit for f64 as well.
+constexpr Target cortex_m7_f64() {
+  Target target = with(cortex_m7(), "cortex-m7-f64", kCortexM4.architecture, kCortexM4.triple);
+  target.features = "";
   return target;
 }
 
@@ -162,6 +169,7 @@ constexpr Target kTargets[] = {
      .byte_sums = 12},
     kCortexM4,
     cortex_m7(),
+    cortex_m7_f64(),
     cortex_m33(),
     {.name = "wasm32",
      .architecture = "wasm32",

@@ -29,7 +29,7 @@ struct Target {
   int64_t registers;             ///< vector registers, or registers of f32
   int64_t chains;                ///< multiply-adds in flight at the same time
   int64_t steps = 1;             ///< of a call that computes several at once: it takes memory for so many
-  bool float64 = true;           ///< has instructions for f64; without them functions of f32 take f32 alone
+  bool wide_functions = true;    ///< functions of f32 compute in f64; else in f32 and integers of 32 bits alone
   bool rounds;                   ///< has instructions for floor, ceil, trunc and round
   bool avx512 = false;           ///< scales by powers of two, estimates reciprocals (codegen::VectorIsa)
   bool f16c = false;             ///< has instructions that convert f16

@@ -51,9 +51,9 @@ def package(
             (`libNAME.a`), a shared library where there is a linker (`libNAME.so`), `NAME.json`, `NAMEConfig.cmake` and
             `example.c`. What lies there by these names is overwritten.
         targets: machines by name ("x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64", "cortex-m4", "cortex-m7",
-            "cortex-m33", "wasm32"; for "int8-dynamic" "x86-64-v3-avxvnni", "x86-64-v4-vnni" and "aarch64-dotprod" too,
-            which have instructions for it); the one that runs this if nothing is said. Of several x86-64 the library
-            chooses the best that the processor has, when it is asked for the model.
+            "cortex-m7-f64", "cortex-m33", "wasm32"; for "int8-dynamic" "x86-64-v3-avxvnni", "x86-64-v4-vnni" and
+            "aarch64-dotprod" too, which have instructions for it); the one that runs this if nothing is said. Of
+            several x86-64 the library chooses the best that the processor has, when it is asked for the model.
         name: the prefix of all names in C; the folder's name if nothing is said.
         assembly: write the machine code as text, too.
         time: of a model over whole sequences the dim that its steps are in, 1 if nothing is said; as weft.stream's.

@@ -52,9 +52,9 @@ Value* double_function(IRBuilder<>& b, OpCode code, std::span<Value* const> oper
   }
 }
 
-/// In f32: most of them computed in f64, where the target has it.
+/// In f32: most of them computed in f64, where the target does that fast.
 Value* single_function(IRBuilder<>& b, const Target& target, OpCode code, std::span<Value* const> operands) {
-  if (!target.float64)
+  if (!target.wide_functions)
     if (Value* result = emit_single_function(b, code, operands)) return result;
   llvm::Type* type = operands[0]->getType();
   const auto widened = [&](Value* value) { return b.CreateFPExt(value, type->getWithNewType(b.getDoubleTy())); };
@@ -103,7 +103,7 @@ Value* emit_without_library(IRBuilder<>& b, const Target& target, const ir::Op& 
     return is_half(to) ? codegen::emit_round_to_half(b, result, to) : result;
   }
   // Cortex-M7 has an instruction for round, too, which LLVM 19 doesn't know.
-  const bool rounds = target.rounds && (target.float64 || op.code != OpCode::kRound);
+  const bool rounds = target.rounds && (target.wide_functions || op.code != OpCode::kRound);
   if (!rounds && is_floating(to))
     if (Value* result = rounding(b, op.code, operands[0])) return result;
   return codegen::emit_elementwise(b, op, from, to, operands);

@@ -78,8 +78,8 @@ Value* angle_of(IRBuilder<>& b, const Words& fraction) {
   double unit = 1;
   for (size_t i = 6; i-- > 1;) {  // the last word is too small to count
     unit *= 0x1p-32;
-    Value* term =
-        b.CreateFMul(b.CreateUIToFP(fraction[i], b.getDoubleTy()), llvm::ConstantFP::get(b.getDoubleTy(), unit));
+    Value* word = b.CreateTrunc(fraction[i], b.getInt32Ty());  // which 32-bit processors convert
+    Value* term = b.CreateFMul(b.CreateUIToFP(word, b.getDoubleTy()), llvm::ConstantFP::get(b.getDoubleTy(), unit));
     sum = sum.high == nullptr ? Two{term, number(term, 0)} : add_smaller(b, sum, term);
   }
   // The leading 26 bits of both factors, whose product is exact, and the rest.

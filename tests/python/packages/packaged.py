@@ -66,6 +66,7 @@ MACHINES = {
     "riscv64": Machine("riscv64-linux-gnu-gcc", ("qemu-riscv64",)),
     "cortex-m4": _cortex("cortex-m4", "fpv4-sp-d16", "mps2-an386"),
     "cortex-m7": _cortex("cortex-m7", "fpv5-sp-d16", "mps2-an500"),
+    "cortex-m7-f64": _cortex("cortex-m7", "fpv5-d16", "mps2-an500"),
     "wasm32": Machine("wasm-ld-19", ("node",)),
 }
 MACHINES_BYTES = {**MACHINES, "aarch64-dotprod": AARCH64}

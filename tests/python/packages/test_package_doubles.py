@@ -146,21 +146,21 @@ def test_powers(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
         assert_edges(model.run(a, b), torch.from_numpy(np.power(a.numpy(), b.numpy())))
 
 
-@pytest.mark.parametrize("target", ["aarch64", "riscv64", "wasm32"])
+@pytest.mark.parametrize("target", ["aarch64", "riscv64", "wasm32", "cortex-m7-f64"])
 def test_functions_elsewhere(target: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """pow, erf and erfc beside PyTorch's."""
     x, y = (each[: 4 * 8 * 50].reshape(-1, 8) for each in powers())
     z = numbers(1e-3, 27, x.numel()).reshape(x.shape)
 
     def step(carry: Tensor, x: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, list[Tensor]]:
-        return carry, [torch.pow(x[0], x[1]), torch.erf(x[2]), torch.erfc(x[2])]
+        return carry, [torch.pow(x[0], x[1]), torch.erf(x[2]), torch.erfc(x[2]), torch.sin(x[2])]
 
     folder = weft.package(
         step, (torch.zeros(()), (x[0], y[0], z[0])), tmp_path_factory.mktemp("p") / "model", targets=target
     )
-    shapes = {str(i): (torch.float64, (8,)) for i in range(3)}
+    shapes = {str(i): (torch.float64, (8,)) for i in range(4)}
     found = packaged.run(folder, target, [x, y, z], len(x), shapes)
-    for each, expected in zip(found, (torch.pow(x, y), torch.erf(z), torch.erfc(z)), strict=True):
+    for each, expected in zip(found, (torch.pow(x, y), torch.erf(z), torch.erfc(z), torch.sin(z)), strict=True):
         torch.testing.assert_close(each, expected, rtol=2e-15, atol=1e-323, equal_nan=True)
 
 

@@ -56,7 +56,7 @@ class Function {
     step.input_names = {"x", "y"};
     step.output_names = {"z", "n"};
     packages::Target target = packages::find_target(kTarget);
-    target.float64 = false;
+    target.wide_functions = false;
     code_ = jit::link({packages::compile(step, target).bytes});
     auto* found = reinterpret_cast<void*>(code_->function("function_model"));
     model_ = reinterpret_cast<const resident::Model* (*)()>(found)();
