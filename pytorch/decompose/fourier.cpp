@@ -90,8 +90,7 @@ Tensor matrix_of(const Fourier& transform, at::ScalarType dtype) {
   return table(key_of(transform, Kind::kMatrix, dtype), from_real ? taken : 2 * taken, to_real ? given : 2 * given,
                [&](int64_t row, int64_t column) {
                  const bool of_imaginary = row >= taken, to_imaginary = column >= given;
-                 const double part =
-                     root_of_one(n, sign, row % taken, column % given, of_imaginary != to_imaginary);
+                 const double part = root_of_one(n, sign, row % taken, column % given, of_imaginary != to_imaginary);
                  return scale * (of_imaginary && !to_imaginary ? -part : part);
                });
 }

@@ -27,8 +27,8 @@ struct Fourier {
 /// factor, or is very large.
 std::optional<int64_t> fourier_work(int64_t n);
 
-/// What the elements 0 to n/2 of a spectrum count in a sum over all n, of which the others are their conjugates: [1, 2 *
-/// (n/2 + 1)], for the real parts and for the imaginary ones.
+/// What the elements 0 to n/2 of a spectrum count in a sum over all n, of which the others are their conjugates, as
+/// [1, 2 * (n/2 + 1)]: for the real parts and for the imaginary ones.
 Tensor half_spectrum_weights(int64_t n, at::ScalarType dtype);
 
 }  // namespace weft::decompose

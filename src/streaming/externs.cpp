@@ -289,8 +289,9 @@ void Walker::external(const Op& op) {
   if (call.name() == "aten.unfold.default") return unfold(op, call);
   if (call.name() == "aten.slice.Tensor") return strided_slice(op, call);
   if (call.name().starts_with("aten.reflection_pad") || call.name().starts_with("aten.replication_pad"))
-    refuse(op, "repeats steps of the sequence's beginning and end in front of it and behind it, which a stream doesn't "
-               "have when it begins: pad with zeros (torch.stft(..., pad_mode='constant'), or center=False)");
+    refuse(op,
+           "repeats steps of the sequence's beginning and end in front of it and behind it, which a stream doesn't "
+           "have when it begins: pad with zeros (torch.stft(..., pad_mode='constant'), or center=False)");
   refuse(op, "is a kernel of PyTorch's that has no streaming form");
 }
 
