@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 
@@ -92,12 +92,19 @@ def main() -> int:
     headers = build / "tidy"
     headers.mkdir(exist_ok=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        compiled = pool.map(lambda item: precompile(item[1][0], item[1][1], headers / f"{item[0]}.h"),
-                            enumerate(groups.items()))  # fmt: skip
-        work = [(file, header) for files, header in zip(groups.values(), compiled, strict=True) for file in files]
+        # Files begin once the header of their group is there, while those of other groups are still compiled.
+        largest_first = sorted(groups.items(), key=lambda group: -len(group[1]))
+        compiled = {
+            pool.submit(precompile, options, files, headers / f"{index}.h"): options
+            for index, (options, files) in enumerate(largest_first)
+        }
         # A file of two targets is compiled twice; those that no target has are clang-tidy's to guess.
-        work += [(file, None) for file in sorted(wanted - {file for file, _ in work})]
-        answers = list(pool.map(lambda pair: tidy(build, *pair), dict(work).items()))
+        group_of = {file: options for options, files in groups.items() for file in files}
+        work = [pool.submit(tidy, build, file, None) for file in sorted(wanted - group_of.keys())]
+        for header in as_completed(compiled):
+            here = [file for file, options in group_of.items() if options == compiled[header]]
+            work += [pool.submit(tidy, build, file, header.result()) for file in here]
+        answers = [each.result() for each in work]
     for line in sorted(set().union(*(lines for _, lines in answers))):
         print(line)
     return 0 if all(content for content, _ in answers) else 1

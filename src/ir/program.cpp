@@ -39,6 +39,16 @@ const auto& names = *[] {
 
 const OpInfo& info(OpCode code) { return kInfos[static_cast<size_t>(code)]; }
 
+const Attr& Op::attribute(std::string_view name) const {
+  auto it = attrs.find(name);
+  internal_check(it != attrs.end(), "{} has no attribute '{}'", info(code).name, name);
+  return it->second;
+}
+
+void Op::refuse_type_of(std::string_view name) const {
+  internal_error("{}: attribute '{}' is of another type", info(code).name, name);
+}
+
 std::optional<OpCode> op_named(std::string_view name) {
   auto it = names.find(name);
   if (it == names.end()) return std::nullopt;

@@ -124,12 +124,17 @@ struct Op {
   std::vector<Block> regions;  ///< one for scan, two for cond and while, none otherwise
 
   bool has(std::string_view name) const { return attrs.find(name) != attrs.end(); }
+  /// The attribute; internal error if it is absent.
+  const Attr& attribute(std::string_view name) const;
   /// The attribute; internal error if it is absent or of another type.
   template <typename T>
   const T& attr(std::string_view name) const;
   /// The attribute or, when it is absent, `fallback`.
   template <typename T>
   T attr_or(std::string_view name, T fallback) const;
+
+ private:
+  [[noreturn]] void refuse_type_of(std::string_view name) const;
 };
 
 struct Value {
@@ -214,10 +219,8 @@ std::vector<Type> infer_types(const Program& program, const Op& op, const std::v
 
 template <typename T>
 const T& Op::attr(std::string_view name) const {
-  auto it = attrs.find(name);
-  internal_check(it != attrs.end(), "{} has no attribute '{}'", info(code).name, name);
-  const T* value = std::get_if<T>(&it->second);
-  internal_check(value != nullptr, "{}: attribute '{}' is of another type", info(code).name, name);
+  const T* value = std::get_if<T>(&attribute(name));
+  if (value == nullptr) refuse_type_of(name);
   return *value;
 }
 

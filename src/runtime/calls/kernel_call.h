@@ -24,8 +24,8 @@ struct MatrixPlace {
   int64_t columns = 0, skip = 0, stride = 0;  ///< elements
 
   bool operator==(const MatrixPlace&) const = default;
+  template <typename Self = MatrixPlace>
   static constexpr auto fields() {
-    using Self = MatrixPlace;
     return std::tuple{Field{"buffer", &Self::buffer}, Field{"rows", &Self::rows}, Field{"columns", &Self::columns},
                       Field{"skip", &Self::skip}, Field{"stride", &Self::stride}};
   }
@@ -45,8 +45,8 @@ struct PackCall {
   std::vector<DimExpr> times;    ///< how often products go over the panels: a sum of terms
 
   bool operator==(const PackCall&) const = default;
+  template <typename Self = PackCall>
   static constexpr auto fields() {
-    using Self = PackCall;
     return std::tuple{Field{"dtype", &Self::dtype},
                       Field{"source", &Self::source},
                       Field{"destination", &Self::destination},
@@ -73,8 +73,8 @@ struct OuterCall {
   int64_t result = 0;
 
   bool operator==(const OuterCall&) const = default;
+  template <typename Self = OuterCall>
   static constexpr auto fields() {
-    using Self = OuterCall;
     return std::tuple{Field{"dtype", &Self::dtype}, Field{"left", &Self::left}, Field{"right", &Self::right},
                       Field{"result", &Self::result}};
   }
@@ -88,8 +88,8 @@ struct ColumnSumCall {
   int64_t result = 0;
 
   bool operator==(const ColumnSumCall&) const = default;
+  template <typename Self = ColumnSumCall>
   static constexpr auto fields() {
-    using Self = ColumnSumCall;
     return std::tuple{Field{"dtype", &Self::dtype}, Field{"operand", &Self::operand}, Field{"result", &Self::result}};
   }
 };
@@ -103,8 +103,8 @@ struct ProductCall {
   bool transpose_left = false, transpose_right = false;
 
   bool operator==(const ProductCall&) const = default;
+  template <typename Self = ProductCall>
   static constexpr auto fields() {
-    using Self = ProductCall;
     return std::tuple{Field{"dtype", &Self::dtype},
                       Field{"left", &Self::left},
                       Field{"right", &Self::right},
@@ -127,7 +127,10 @@ struct FoldCall {
     bool folded = false;
 
     bool operator==(const Dim&) const = default;
-    static constexpr auto fields() { return std::tuple{Field{"size", &Dim::size}, Field{"folded", &Dim::folded}}; }
+    template <typename Self = Dim>
+    static constexpr auto fields() {
+      return std::tuple{Field{"size", &Self::size}, Field{"folded", &Self::folded}};
+    }
   };
   DType dtype = DType::kF32;
   bool is_sum = true;  ///< else a maximum
@@ -135,8 +138,8 @@ struct FoldCall {
   std::vector<Dim> dims;
 
   bool operator==(const FoldCall&) const = default;
+  template <typename Self = FoldCall>
   static constexpr auto fields() {
-    using Self = FoldCall;
     return std::tuple{Field{"dtype", &Self::dtype}, Field{"is_sum", &Self::is_sum}, Field{"operand", &Self::operand},
                       Field{"result", &Self::result}, Field{"dims", &Self::dims}};
   }
@@ -150,8 +153,8 @@ struct IotaCall {
   DimExpr count, size, step;
 
   bool operator==(const IotaCall&) const = default;
+  template <typename Self = IotaCall>
   static constexpr auto fields() {
-    using Self = IotaCall;
     return std::tuple{Field{"dtype", &Self::dtype}, Field{"result", &Self::result}, Field{"count", &Self::count},
                       Field{"size", &Self::size}, Field{"step", &Self::step}};
   }
@@ -165,8 +168,8 @@ struct SizeCall {
   DimExpr size;
 
   bool operator==(const SizeCall&) const = default;
+  template <typename Self = SizeCall>
   static constexpr auto fields() {
-    using Self = SizeCall;
     return std::tuple{Field{"dtype", &Self::dtype}, Field{"result", &Self::result}, Field{"size", &Self::size}};
   }
 };
@@ -180,8 +183,8 @@ struct DivideCall {
   DimExpr count;
 
   bool operator==(const DivideCall&) const = default;
+  template <typename Self = DivideCall>
   static constexpr auto fields() {
-    using Self = DivideCall;
     return std::tuple{Field{"dtype", &Self::dtype}, Field{"remainder", &Self::remainder}, Field{"left", &Self::left},
                       Field{"right", &Self::right}, Field{"result", &Self::result},       Field{"count", &Self::count}};
   }
@@ -196,9 +199,10 @@ struct CopyCall {
     bool reversed = false;                        ///< from the source's last element to its first
 
     bool operator==(const Dim&) const = default;
+    template <typename Self = Dim>
     static constexpr auto fields() {
-      return std::tuple{Field{"size", &Dim::size}, Field{"source_step", &Dim::source_step},
-                        Field{"destination_step", &Dim::destination_step}, Field{"reversed", &Dim::reversed}};
+      return std::tuple{Field{"size", &Self::size}, Field{"source_step", &Self::source_step},
+                        Field{"destination_step", &Self::destination_step}, Field{"reversed", &Self::reversed}};
     }
   };
   struct Part {
@@ -208,17 +212,18 @@ struct CopyCall {
     std::vector<Dim> dims;
 
     bool operator==(const Part&) const = default;
+    template <typename Self = Part>
     static constexpr auto fields() {
-      return std::tuple{Field{"source", &Part::source}, Field{"source_start", &Part::source_start},
-                        Field{"length", &Part::length}, Field{"dims", &Part::dims}};
+      return std::tuple{Field{"source", &Self::source}, Field{"source_start", &Self::source_start},
+                        Field{"length", &Self::length}, Field{"dims", &Self::dims}};
     }
   };
   int64_t element_size = 4, destination = 0;
   std::vector<Part> parts;
 
   bool operator==(const CopyCall&) const = default;
+  template <typename Self = CopyCall>
   static constexpr auto fields() {
-    using Self = CopyCall;
     return std::tuple{Field{"element_size", &Self::element_size}, Field{"destination", &Self::destination},
                       Field{"parts", &Self::parts}};
   }
@@ -231,8 +236,8 @@ struct PadCall {
   DimExpr rows, row, low, taken;
 
   bool operator==(const PadCall&) const = default;
+  template <typename Self = PadCall>
   static constexpr auto fields() {
-    using Self = PadCall;
     return std::tuple{Field{"element_size", &Self::element_size},
                       Field{"source", &Self::source},
                       Field{"destination", &Self::destination},
@@ -251,8 +256,8 @@ struct IndexPlace {
   bool is_64_bit = true;
 
   bool operator==(const IndexPlace&) const = default;
+  template <typename Self = IndexPlace>
   static constexpr auto fields() {
-    using Self = IndexPlace;
     return std::tuple{Field{"buffer", &Self::buffer}, Field{"count", &Self::count},
                       Field{"is_64_bit", &Self::is_64_bit}};
   }
@@ -266,8 +271,8 @@ struct GatherCall {
   DimExpr rows, columns;  ///< of the table
 
   bool operator==(const GatherCall&) const = default;
+  template <typename Self = GatherCall>
   static constexpr auto fields() {
-    using Self = GatherCall;
     return std::tuple{Field{"element_size", &Self::element_size},
                       Field{"table", &Self::table},
                       Field{"result", &Self::result},
@@ -285,8 +290,8 @@ struct ScatterCall {
   DimExpr rows, columns;
 
   bool operator==(const ScatterCall&) const = default;
+  template <typename Self = ScatterCall>
   static constexpr auto fields() {
-    using Self = ScatterCall;
     return std::tuple{Field{"element_size", &Self::element_size},
                       Field{"table", &Self::table},
                       Field{"updates", &Self::updates},
@@ -306,8 +311,8 @@ struct ScatterAddCall {
   DimExpr rows, columns;
 
   bool operator==(const ScatterAddCall&) const = default;
+  template <typename Self = ScatterAddCall>
   static constexpr auto fields() {
-    using Self = ScatterAddCall;
     return std::tuple{Field{"dtype", &Self::dtype}, Field{"updates", &Self::updates}, Field{"result", &Self::result},
                       Field{"index", &Self::index}, Field{"rows", &Self::rows},       Field{"columns", &Self::columns}};
   }
@@ -319,8 +324,8 @@ struct RowsPlace {
   DimExpr rows;
 
   bool operator==(const RowsPlace&) const = default;
+  template <typename Self = RowsPlace>
   static constexpr auto fields() {
-    using Self = RowsPlace;
     return std::tuple{Field{"buffer", &Self::buffer}, Field{"rows", &Self::rows}};
   }
 };
@@ -332,8 +337,8 @@ struct RowBlocks {
   DimExpr outer, inner;
 
   bool operator==(const RowBlocks&) const = default;
+  template <typename Self = RowBlocks>
   static constexpr auto fields() {
-    using Self = RowBlocks;
     return std::tuple{Field{"element_size", &Self::element_size}, Field{"dim", &Self::dim},
                       Field{"outer", &Self::outer}, Field{"inner", &Self::inner}};
   }
@@ -348,8 +353,8 @@ struct DynamicSliceCall {
   int64_t start = 0;
 
   bool operator==(const DynamicSliceCall&) const = default;
+  template <typename Self = DynamicSliceCall>
   static constexpr auto fields() {
-    using Self = DynamicSliceCall;
     return std::tuple{Field{"blocks", &Self::blocks}, Field{"source", &Self::source}, Field{"result", &Self::result},
                       Field{"start", &Self::start}};
   }
@@ -364,8 +369,8 @@ struct DynamicUpdateCall {
   int64_t result = 0, start = 0;
 
   bool operator==(const DynamicUpdateCall&) const = default;
+  template <typename Self = DynamicUpdateCall>
   static constexpr auto fields() {
-    using Self = DynamicUpdateCall;
     return std::tuple{Field{"blocks", &Self::blocks}, Field{"source", &Self::source}, Field{"update", &Self::update},
                       Field{"result", &Self::result}, Field{"start", &Self::start}};
   }

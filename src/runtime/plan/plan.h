@@ -32,8 +32,8 @@ struct BufferPlan {
                                 ///< reads it, both included
 
   bool operator==(const BufferPlan&) const = default;
+  template <typename Self = BufferPlan>
   static constexpr auto fields() {
-    using Self = BufferPlan;
     return std::tuple{Field{"name", &Self::name},
                       Field{"storage", &Self::storage},
                       Field{"index", &Self::index},
@@ -75,8 +75,8 @@ struct StepWork {
   std::vector<DimExpr> crossing;    ///< bytes of values that a member then reads and other members wrote
 
   bool operator==(const StepWork&) const = default;
+  template <typename Self = StepWork>
   static constexpr auto fields() {
-    using Self = StepWork;
     return std::tuple{Field{"products", &Self::products},     Field{"split", &Self::split},
                       Field{"replicated", &Self::replicated}, Field{"weight_bytes", &Self::weight_bytes},
                       Field{"units", &Self::units},           Field{"grain", &Self::grain},
@@ -94,8 +94,9 @@ struct ControlPlan {
     int64_t buffer = 0, stack = 0;
 
     bool operator==(const Slice&) const = default;
+    template <typename Self = Slice>
     static constexpr auto fields() {
-      return std::tuple{Field{"buffer", &Slice::buffer}, Field{"stack", &Slice::stack}};
+      return std::tuple{Field{"buffer", &Self::buffer}, Field{"stack", &Self::stack}};
     }
   };
   /// `arg` points to `init` in the first step, later to the `out` of the step before. `out` points to one of the two
@@ -106,10 +107,10 @@ struct ControlPlan {
     bool in_place = false;
 
     bool operator==(const Carry&) const = default;
+    template <typename Self = Carry>
     static constexpr auto fields() {
-      return std::tuple{Field{"arg", &Carry::arg},   Field{"out", &Carry::out},
-                        Field{"init", &Carry::init}, Field{"result", &Carry::result},
-                        Field{"work", &Carry::work}, Field{"in_place", &Carry::in_place}};
+      return std::tuple{Field{"arg", &Self::arg},       Field{"out", &Self::out},   Field{"init", &Self::init},
+                        Field{"result", &Self::result}, Field{"work", &Self::work}, Field{"in_place", &Self::in_place}};
     }
   };
   std::vector<Slice> slices;
@@ -122,8 +123,8 @@ struct ControlPlan {
   std::vector<DimExpr> work;  ///< the work of one step, as Plan::work
 
   bool operator==(const ControlPlan& other) const;
+  template <typename Self = ControlPlan>
   static constexpr auto fields() {
-    using Self = ControlPlan;
     return std::tuple{Field{"slices", &Self::slices},       Field{"carries", &Self::carries},
                       Field{"reverse", &Self::reverse},     Field{"regions", &Self::regions},
                       Field{"predicate", &Self::predicate}, Field{"work", &Self::work}};
@@ -156,10 +157,10 @@ struct StagePlan {
     int64_t column_shares = 1;     ///< the stage's StagePlan::column_shares
 
     bool operator==(const Window&) const = default;
+    template <typename Self = Window>
     static constexpr auto fields() {
-      return std::tuple{Field{"stage", &Window::stage}, Field{"buffers", &Window::buffers},
-                        Field{"reads", &Window::reads}, Field{"weight_bytes", &Window::weight_bytes},
-                        Field{"column_shares", &Window::column_shares}};
+      return std::tuple{Field{"stage", &Self::stage}, Field{"buffers", &Self::buffers}, Field{"reads", &Self::reads},
+                        Field{"weight_bytes", &Self::weight_bytes}, Field{"column_shares", &Self::column_shares}};
     }
   };
   std::vector<Window> windows;
@@ -169,7 +170,10 @@ struct StagePlan {
     int64_t from = 0, to = 0;
 
     bool operator==(const CarryCopy&) const = default;
-    static constexpr auto fields() { return std::tuple{Field{"from", &CarryCopy::from}, Field{"to", &CarryCopy::to}}; }
+    template <typename Self = CarryCopy>
+    static constexpr auto fields() {
+      return std::tuple{Field{"from", &Self::from}, Field{"to", &Self::to}};
+    }
   };
   std::vector<CarryCopy> carry_copies;
   /// A scan that follows another of several scans side by side; both by index. At each step the follower reads only
@@ -178,8 +182,9 @@ struct StagePlan {
     int64_t scan = 0, leader = 0;
 
     bool operator==(const Follows&) const = default;
+    template <typename Self = Follows>
     static constexpr auto fields() {
-      return std::tuple{Field{"scan", &Follows::scan}, Field{"leader", &Follows::leader}};
+      return std::tuple{Field{"scan", &Self::scan}, Field{"leader", &Self::leader}};
     }
   };
   /// For the first of several scans that are independent or follow each other. They may run at the same time, each by
@@ -191,9 +196,10 @@ struct StagePlan {
     std::vector<Follows> follows;
 
     bool operator==(const SideBySide&) const = default;
+    template <typename Self = SideBySide>
     static constexpr auto fields() {
-      return std::tuple{Field{"before", &SideBySide::before}, Field{"scans", &SideBySide::scans},
-                        Field{"after", &SideBySide::after}, Field{"follows", &SideBySide::follows}};
+      return std::tuple{Field{"before", &Self::before}, Field{"scans", &Self::scans}, Field{"after", &Self::after},
+                        Field{"follows", &Self::follows}};
     }
   };
   SideBySide side_by_side;
@@ -201,8 +207,8 @@ struct StagePlan {
   std::vector<DimExpr> work;  ///< as Plan::work; of stages between calls `outside`, and in windows
 
   bool operator==(const StagePlan&) const = default;
+  template <typename Self = StagePlan>
   static constexpr auto fields() {
-    using Self = StagePlan;
     return std::tuple{Field{"kind", &Self::kind},
                       Field{"index", &Self::index},
                       Field{"symbol", &Self::symbol},
@@ -239,8 +245,8 @@ struct Plan {
   std::vector<DimExpr> work;  ///< the work of a call in multiply-adds: a sum of terms
 
   bool operator==(const Plan&) const = default;
+  template <typename Self = Plan>
   static constexpr auto fields() {
-    using Self = Plan;
     return std::tuple{Field{"symbols", &Self::symbols},         Field{"derived", &Self::derived},
                       Field{"checks", &Self::checks},           Field{"dims", &Self::dims},
                       Field{"buffers", &Self::buffers},         Field{"stages", &Self::stages},

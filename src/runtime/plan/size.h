@@ -7,7 +7,8 @@
 
 namespace weft::runtime {
 
-/// A field of a struct of plain data, by name. Plans are printed, read and compared by their fields.
+/// A field of a struct of plain data, by name. Plans are printed, read and compared by their fields. The functions
+/// fields() are templates because such tuples take long to compile: those who call none don't pay for them.
 template <typename Struct, typename Type>
 struct Field {
   const char* name;
@@ -32,8 +33,9 @@ struct DerivedSize {
   int64_t divisor = 1;
 
   bool operator==(const DerivedSize&) const = default;
+  template <typename Self = DerivedSize>
   static constexpr auto fields() {
-    return std::tuple{Field{"terms", &DerivedSize::terms}, Field{"divisor", &DerivedSize::divisor}};
+    return std::tuple{Field{"terms", &Self::terms}, Field{"divisor", &Self::divisor}};
   }
 };
 
@@ -43,8 +45,9 @@ struct SizeCheck {
   DimExpr size;
 
   bool operator==(const SizeCheck&) const = default;
+  template <typename Self = SizeCheck>
   static constexpr auto fields() {
-    return std::tuple{Field{"name", &SizeCheck::name}, Field{"size", &SizeCheck::size}};
+    return std::tuple{Field{"name", &Self::name}, Field{"size", &Self::size}};
   }
 };
 

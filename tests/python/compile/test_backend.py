@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import subprocess
-import sys
 import textwrap
 import time
 
 import pytest
 import torch
+import warm_python
 from torch import nn
 from torch._dynamo.utils import counters
 
@@ -291,7 +291,7 @@ def test_it_is_found_without_importing_weft():
         from weft import backend
         assert backend.stats.calls == 1, backend.stats
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+    subprocess.run([warm_python.command(), "-c", textwrap.dedent(code)], check=True)
 
 
 @cells

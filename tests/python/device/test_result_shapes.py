@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+import warm_python
 from torch.nn import functional
 
 import weft
@@ -178,5 +179,5 @@ for text in {operations!r}:
     found = {{"sympy", "torch._dynamo"}} & set(sys.modules)
     assert not found, (text, found)
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([warm_python.command(), "-c", program], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 
 import weft
 
@@ -102,7 +103,7 @@ def test_signatures(name: str) -> None:
 
 def test_lazy_names_are_listed() -> None:
     code = "import weft; assert {'nn', 'formats', 'verify', 'quantize', 'explain'} <= set(dir(weft)), dir(weft)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([warm_python.command(), "-c", code], check=True)
     assert all(hasattr(weft, name) for name in dir(weft))
     with pytest.raises(AttributeError, match="no attribute 'scn'; did you mean 'scan'"):
         weft.scn  # noqa: B018

@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import warm_python
 from shared_fixtures import heed_interrupts
 
 import weft
@@ -63,7 +64,7 @@ def test_examples_that_know_nothing_of_weft_learn_the_same(name: str, tmp_path: 
     40 steps of an optimiser make of that stays far below."""
     script = str(EXAMPLES / f"{name}.py")
     assert "import weft" not in Path(script).read_text()
-    plain = command([*PLAIN, script], tmp_path)
+    plain = command([warm_python.command(), script], tmp_path)
     ours = command([*UNDER_WEFT, "--stats", script], tmp_path)
     assert plain.returncode == 0 and ours.returncode == 0, plain.stderr + ours.stderr
     expected, found = losses(plain.stdout), losses(ours.stdout)

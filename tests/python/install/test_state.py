@@ -100,7 +100,7 @@ def test_a_fallback_warns_once_a_reason():
     assert weft.stats()["fallbacks"]["rnn_relu: forward-mode differentiation"] == 2
 
 
-def test_strict(run_python):
+def test_strict(run_warm_python):
     script = """
 import torch, weft
 module, x = torch.nn.GRU(3, 4), torch.randn(5, 2, 3)
@@ -113,16 +113,16 @@ with torch.autograd.forward_ad.dual_level():
     with weft.disabled():
         module(x)
 """
-    assert "gru cannot run on Weft: forward-mode differentiation" in run_python(script, WEFT_STRICT="1")
+    assert "gru cannot run on Weft: forward-mode differentiation" in run_warm_python(script, WEFT_STRICT="1")
 
 
-def test_off_by_environment(run_python):
+def test_off_by_environment(run_warm_python):
     script = """
 import torch, weft
 torch.nn.GRU(3, 4)(torch.randn(5, 2, 3))
 print(weft.stats()["calls"], repr(torch.compiler.config.cache_key_tag))
 """
-    assert run_python(script, WEFT="0").split() == ["0", "''"]
+    assert run_warm_python(script, WEFT="0").split() == ["0", "''"]
 
 
 def test_the_users_cache_tag_stays(run_python):

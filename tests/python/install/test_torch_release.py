@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import tomllib
 import torch
+import warm_python
 
 import weft
 from weft._base import torch_release
@@ -23,7 +24,7 @@ HERE = ".".join(torch.__version__.split(".")[:2])
 
 def imported_with(version: str, statement: str = "import weft") -> subprocess.CompletedProcess[str]:
     code = f"import sys, torch; torch.__version__ = {version!r}\n{statement}\nprint('imported')"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    return subprocess.run([warm_python.command(), "-c", code], capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("version", ["2.12.1", "2.16.0+cpu", "3.0.0", "2.130.0", "1.13.1"])
@@ -81,7 +82,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([warm_python.command(), "-c", code], capture_output=True, text=True, timeout=120)
     assert f"is built for PyTorch {HERE}, and PyTorch {other}.0 is installed" in done.stdout, done.stderr
 
 

@@ -6,10 +6,10 @@ import copy
 import io
 import pickle
 import subprocess
-import sys
 
 import pytest
 import torch
+import warm_python
 from reference_cells import run
 from torch import nn
 from torch.nn import functional
@@ -296,5 +296,5 @@ def test_packed_sequences_in_training(options):
 def test_importing_weft_imports_no_more_than_it_must():
     script = "import sys, weft; print([m for m in ('weft.nn', 'torch._dynamo') if m in sys.modules]); weft.nn.GRU(2, 3)"
     script += "; import sys; print([m for m in ('torch._dynamo',) if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([warm_python.command(), "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import subprocess
-import sys
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 import torch.nn.functional as fn
+import warm_python
 from oracles import loop
 from torch import Tensor, nn
 
@@ -321,7 +321,9 @@ print(peak() - before)
 """
         grown = {}
         for name in ("scan", "checkpoint_scan"):
-            run = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, check=True)
+            run = subprocess.run(
+                [warm_python.command(), "-c", script, name], capture_output=True, text=True, check=True
+            )
             grown[name] = int(run.stdout)
         assert grown["checkpoint_scan"] * 5 < grown["scan"], grown
 

@@ -6,7 +6,6 @@ import functools
 import gc
 import os
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -359,4 +358,4 @@ weft.scan(step, torch.zeros(3, 8), torch.randn(5, 3, 8))
 assert not weft.stats()["fallbacks"], weft.stats()
 assert "torch._dynamo" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
+    subprocess.run([warm_python.command(), "-c", script], check=True, timeout=300)
