@@ -27,10 +27,11 @@ struct Total {
   OpCode combine;
   double first;
   bool has_places;  ///< a second result: where the extremum is
+  bool is_sum = false;
 };
 
 std::optional<Total> total_of(std::string_view name) {
-  if (name == "aten.cumsum.default") return Total{OpCode::kAdd, 0, false};
+  if (name == "aten.cumsum.default") return Total{OpCode::kAdd, 0, false, true};
   if (name == "aten.cumprod.default") return Total{OpCode::kMul, 1, false};
   if (name == "aten.logcumsumexp.default") return Total{OpCode::kLogaddexp, -kInfinity, false};
   if (name == "aten.cummax.default") return Total{OpCode::kGe, -kInfinity, true};
@@ -72,7 +73,7 @@ std::vector<ValueId> totals(Builder& builder, ValueId x, const Total& total) {
   const Type stack = builder.type(x);
   const Type step = ir::step_of(stack, std::nullopt);
   const ValueId first = builder.constant(total.first, step);
-  if (total.combine == OpCode::kAdd && stack.dtype == DType::kF32) return {sums(builder, x)};
+  if (total.is_sum && stack.dtype == DType::kF32) return {sums(builder, x)};
   if (!total.has_places) {
     return builder.scan({first}, {x}, stack.shape[0], false, [&](Builder& body, auto carries, auto xs) {
       const ValueId next = body.binary(total.combine, carries[0], xs[0]);

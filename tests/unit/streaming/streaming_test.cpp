@@ -174,8 +174,9 @@ TEST(Streaming, KeepsOneHistoryForAllReaders) {
     return %y, %z
   })"),
                                    {0}, 0);
-  ASSERT_EQ(streamed.states.size(), 1);
+  ASSERT_EQ(streamed.states.size(), 2);  // and the number of steps so far: before the first element there are zeros
   EXPECT_EQ(streamed.step.type(streamed.step.body.args[0]), (Type{DType::kF32, {4, 2}}));
+  EXPECT_EQ(streamed.step.type(streamed.step.body.args[1]), (Type{DType::kI64, {}}));
   EXPECT_EQ(streamed.outputs[0].lag, 4);
 }
 
