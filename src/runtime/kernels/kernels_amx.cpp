@@ -7,7 +7,7 @@
 
 namespace weft::runtime {
 
-constinit const PairKernels kAmxPairs = pair_table<TileHalves<AmxUnit>>();
+constinit const PairKernels kAmxPairs = half_table<TileHalves<AmxUnit, kAvx512Bf16Pairs>, kAvx512Pairs>();
 
 }  // namespace weft::runtime
 #endif

@@ -6,7 +6,7 @@
 
 namespace weft::runtime {
 
-constinit const PairKernels kEmulatedAmxPairs = pair_table<TileHalves<EmulatedAmxUnit>>();
+constinit const PairKernels kEmulatedAmxPairs = half_table<TileHalves<EmulatedAmxUnit, kGenericPairs>, kGenericPairs>();
 
 bool has_emulated_tiles() { return EmulatedAmxUnit::is_configured(); }
 

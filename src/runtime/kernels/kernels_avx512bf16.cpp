@@ -5,7 +5,7 @@
 
 namespace weft::runtime {
 
-constinit const PairKernels kAvx512Bf16Pairs = pair_table();
+constinit const PairKernels kAvx512Bf16Pairs = half_table<InstructionHalves<kAvx512Pairs>, kAvx512Pairs>();
 
 }  // namespace weft::runtime
 #endif

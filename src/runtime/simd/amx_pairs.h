@@ -215,11 +215,12 @@ void tile_unit_panels(int64_t rows, int64_t k, const void* a, int64_t lda, const
     }
 }
 
-/// For pair_table().
-template <typename Unit>
+/// For half_table(). Products without panels are those of `kVectors`.
+template <typename Unit, const PairKernels& kVectors>
 struct TileHalves {
   template <int Units>
   static constexpr AheadKernel kPanels = tile_unit_panels<Unit, Units>;
+  static constexpr UnpackedKernel kUnpacked = unpacked_elsewhere<kVectors>;
   static constexpr int64_t kRows = kRowsOfTiles;
   static constexpr int64_t kOuterPart = 512, kOuterPanels = 6;
   static int64_t rows_at_once(int64_t k) { return k > kStepsOfPart ? kRowsInParts : kRows; }

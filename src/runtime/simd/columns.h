@@ -93,7 +93,7 @@ template <typename Kind, int R, int S, bool Partial, bool Copies, typename Ahead
     if constexpr (Copies) copied += S * kLanes;
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const Vector<T> x = splat(Kind::scalar(a + r * lda));
+      const Vector<T> x = splat(scalar(a + r * lda));
 #pragma GCC unroll 8
       for (int s = 0; s < S; ++s) sums[r][s] += x * columns[s];
     }
@@ -114,15 +114,14 @@ template <typename Kind, int Least, int R, int S, bool Partial, bool Copies, typ
   column_strip<Kind, R, S, Partial, Copies>(strip, ahead);
 }
 
-/// Columns in a copy, converted to the sums' type.
-template <typename Kind>
+/// Columns in a copy, converted to the sums' type: the same for all types of weights.
+template <typename LeftElement, typename T>
 struct CopiedColumns {
-  using Left = typename Kind::Left;
-  using Right = typename Kind::Sum;
-  using Sum = typename Kind::Sum;
+  using Left = LeftElement;
+  using Right = T;
+  using Sum = T;
 
-  [[gnu::always_inline]] static Sum scalar(const Left* p) { return Kind::scalar(p); }
-  [[gnu::always_inline]] static Vector<Sum> columns(const Sum* p) { return load(p); }
+  [[gnu::always_inline]] static Vector<T> columns(const T* p) { return load(p); }
 };
 
 /// A strip by more rows than can be taken at once. The first few rows copy the columns for the others, which then read
@@ -130,7 +129,7 @@ struct CopiedColumns {
 template <typename Kind, int S, bool Partial>
 void strip_of_many_rows(int64_t rows, ColumnStrip<Kind> strip) {
   using T = typename Kind::Sum;
-  using Copied = CopiedColumns<Kind>;
+  using Copied = CopiedColumns<typename Kind::Left, T>;
   constexpr int kMost = kMostRowsOfColumns, kLeast = (kMost + 1) / 2;  // for_rows() makes two of one more than kMost
   alignas(64) T copied[kStepsOfColumns * S * Simd<T>::kLanes];
   strip.copied = copied;

@@ -257,8 +257,9 @@ void tile_pairs(int64_t rows, int64_t k, const void* a, int64_t lda, const void*
 /// A bf16 left operand on a CPU without the instruction for it: converted to f32, some rows and steps at a time.
 /// Ignores `ahead`.
 template <int Units>
-void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels, int64_t units, void* c,
-                  int64_t ldc, int64_t c_step, int64_t accumulate, const void* /*ahead*/, int64_t /*lines*/) {
+[[gnu::noinline]] void tile_widened(int64_t rows, int64_t k, const void* a_data, int64_t lda, const void* panels,
+                                    int64_t units, void* c, int64_t ldc, int64_t c_step, int64_t accumulate,
+                                    const void* /*ahead*/, int64_t /*lines*/) {
   constexpr int64_t kRows = 32, kSteps = 128, kWidth = Units * Simd<float>::kUnitLanes;
   alignas(64) float wide[kRows * kSteps];
   stand_in(k, a_data, lda, panels, c, ldc);
@@ -384,7 +385,18 @@ inline const void* pairs_on_the_way(const void* entry, const void* weights, int6
   return panels_on_the_way<pack_pairs>(entry, weights, first, count, *layout, ceil_div(layout->k, 2) * target::kUnit);
 }
 
-template <AheadKernel kPanels, typename Unpacked, int Units>
+/// Products without panels, as unpacked_product().
+using UnpackedKernel = void (*)(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first,
+                                int64_t count, void* c, const ProductLayout& layout, const void* ahead, int64_t lines);
+
+/// An UnpackedKernel of bf16 by bf16: that of another source's table.
+template <const PairKernels& kTable>
+void unpacked_elsewhere(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
+                        void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
+  kTable.product_bf16[1](rows, a, lda, nullptr, weights, first, count, c, &layout, ahead, lines);
+}
+
+template <AheadKernel kPanels, UnpackedKernel kUnpacked, int Units>
 void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels, const void* weights, int64_t first,
                    int64_t count, void* c, const ProductLayout* layout, const void* ahead, int64_t lines) {
   constexpr int64_t kWidth = Units * Simd<float>::kUnitLanes;
@@ -392,30 +404,44 @@ void product_pairs(int64_t rows, const void* a, int64_t lda, const void* panels,
     kPanels(rows, layout->k, a, lda, static_cast<const uint32_t*>(panels) + first * ceil_div(layout->k, 2) * kWidth,
             units_of_panels<float, Units>(*layout, first, count), c, kWidth, rows * kWidth, 0, ahead, lines);
   else
-    unpacked_product<Unpacked>(rows, a, lda, weights, first, count, c, *layout, ahead, lines);
+    kUnpacked(rows, a, lda, weights, first, count, c, *layout, ahead, lines);
 }
 
 /// The kernels for a bf16 left operand, on vectors.
 struct VectorHalves {
-#if defined(__AVX512BF16__)
-  template <int Units>
-  static constexpr AheadKernel kPanels = tile_pairs<HalfLeft, Units>;
-#else
   template <int Units>
   static constexpr AheadKernel kPanels = tile_widened<Units>;
-#endif
+  static constexpr UnpackedKernel kUnpacked = unpacked_product<HalfOperands>;
   static constexpr int64_t kRows = 1;
   static constexpr int64_t kOuterPart = 128, kOuterPanels = 4;  ///< of the op `outer` (outer_pairs.h)
   static int64_t rows_at_once(int64_t /*k*/) { return kRows; }
   static constexpr void (*kRelease)() = nullptr;
 };
 
+#if defined(__AVX512BF16__)
+/// The same with the instruction for bf16. Products by columns are those of `kOthers`, which need no such instruction.
+template <const PairKernels& kOthers>
+struct InstructionHalves : VectorHalves {
+  template <int Units>
+  static constexpr AheadKernel kPanels = tile_pairs<HalfLeft, Units>;
+
+  static void dots_or_columns(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first,
+                              int64_t count, void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
+    if (layout.transposed)
+      product_of_dots(unpacked_args<HalfOperands>(rows, a, lda, weights, first, count, c, layout), ahead, lines);
+    else
+      unpacked_elsewhere<kOthers>(rows, a, lda, weights, first, count, c, layout, ahead, lines);
+  }
+  static constexpr UnpackedKernel kUnpacked = dots_or_columns;
+};
+#endif
+
 template <int Units>
 constexpr AheadKernel kFloatPanels = tile_pairs<FloatLeft, Units>;
 template <typename Halves, int Units>
-constexpr ProductKernel kHalfProduct = product_pairs<Halves::template kPanels<Units>, HalfOperands, Units>;
+constexpr ProductKernel kHalfProduct = product_pairs<Halves::template kPanels<Units>, Halves::kUnpacked, Units>;
 template <int Units>
-constexpr ProductKernel kFloatProduct = product_pairs<kFloatPanels<Units>, HalfWeights, Units>;
+constexpr ProductKernel kFloatProduct = product_pairs<kFloatPanels<Units>, unpacked_product<HalfWeights>, Units>;
 
 }  // namespace
 }  // namespace weft::runtime

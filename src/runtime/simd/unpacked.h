@@ -245,29 +245,34 @@ bool prefetches_next_unit(int64_t rows, const ProductLayout& layout) {
   return rows > kMostRowsOfDots && layout.k >= Kind::kSteps && layout.ld == layout.k && bytes <= kMostBytes;
 }
 
-/// ProductKernel without panels. Prefetches its own next weights, and not `ahead`, if the weights are not transposed or
-/// if prefetches_next_unit() is true.
 template <typename Kind>
-void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
-                      void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
+UnpackedArgs<Kind> unpacked_args(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first,
+                                 int64_t count, void* c, const ProductLayout& layout) {
   using T = typename Kind::Sum;
   constexpr int64_t kUnit = Simd<T>::kUnitLanes;
   const int64_t units = count * layout.unroll;
   const int64_t column = first * layout.unroll * kUnit;  // within its group
-  const UnpackedArgs<Kind> args{
-      rows,
-      static_cast<const typename Kind::Left*>(a),
-      lda,
-      static_cast<const typename Kind::Right*>(weights) + column * (layout.transposed ? layout.ld : 1),
-      smaller(units * kUnit, layout.n - column),
-      units,
-      static_cast<T*>(c),
-      layout};
-  if (!layout.transposed) return parts_of_columns(args);
+  return {rows,
+          static_cast<const typename Kind::Left*>(a),
+          lda,
+          static_cast<const typename Kind::Right*>(weights) + column * (layout.transposed ? layout.ld : 1),
+          smaller(units * kUnit, layout.n - column),
+          units,
+          static_cast<T*>(c),
+          layout};
+}
+
+/// Products of weights [N, K], by dot products. Prefetches its own next weights, and not `ahead`, if
+/// prefetches_next_unit() is true.
+template <typename Kind>
+void product_of_dots(const UnpackedArgs<Kind>& args, const void* ahead, int64_t lines) {
+  constexpr int64_t kUnit = Simd<typename Kind::Sum>::kUnitLanes;
+  const ProductLayout& layout = args.layout;
+  const int64_t rows = args.rows;
   const bool to_next = prefetches_next_unit<Kind>(rows, layout);
   const int64_t ticks = kUnit / kDotsATick * (layout.k / Kind::kSteps) * ceil_div(rows, kMostRowsOfDots);  // of a unit
   const int64_t due = to_next ? kUnit * layout.k * int64_t{sizeof(typename Kind::Right)} : lines * target::kCacheLine;
-  const int64_t all = to_next ? ticks : units * layout.groups * ticks;
+  const int64_t all = to_next ? ticks : args.units * layout.groups * ticks;
   if (due == 0 || all == 0) {
     NothingAhead nothing;
     return dots_of_groups(args, false, nothing);
@@ -276,6 +281,17 @@ void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weig
   // is slower, and half a megabyte more code.
   OwnCacheAhead run{reinterpret_cast<uintptr_t>(ahead), LineClock(smaller(ceil_div(due, all), target::kCacheLine))};
   dots_of_groups(args, to_next, run);
+}
+
+/// ProductKernel without panels. Weights [K, N] prefetch their own next rows, and not `ahead`.
+template <typename Kind>
+void unpacked_product(int64_t rows, const void* a, int64_t lda, const void* weights, int64_t first, int64_t count,
+                      void* c, const ProductLayout& layout, const void* ahead, int64_t lines) {
+  const UnpackedArgs<Kind> args = unpacked_args<Kind>(rows, a, lda, weights, first, count, c, layout);
+  if (layout.transposed)
+    product_of_dots(args, ahead, lines);
+  else
+    parts_of_columns(args);
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ using WideBits __attribute__((vector_size(kVectorBytes))) = uint32_t;
   return widen(first_of<HalfVector>(p, count));
 }
 
+/// An element of a left operand as one of the sums: bf16 are widened.
+template <typename T>
+[[gnu::always_inline]] inline T scalar(const T* p) {
+  return *p;
+}
+[[gnu::always_inline]] inline float scalar(const uint16_t* p) { return __builtin_bit_cast(float, uint32_t{*p} << 16); }
+
 /// Weights of the sums' type, or of Source, which is converted to it. A kind says how operands are read: `kSteps` steps
 /// of a dot product at once, or a vector of columns of one step. Functions that end in `_first` read less than a
 /// vector, and give 0 in the other lanes.
@@ -41,7 +48,6 @@ struct PlainWeights {
   [[gnu::always_inline]] static Vector<T> right(const Source* p) { return load(p); }
   [[gnu::always_inline]] static Vector<T> right_first(const Source* p, int64_t count) { return load_first(p, count); }
   [[gnu::always_inline]] static void add(Vector<T>& sum, Vector<T> x, Vector<T> y) { sum += x * y; }
-  [[gnu::always_inline]] static T scalar(const T* p) { return *p; }
   [[gnu::always_inline]] static Vector<T> columns(const Source* p) { return load(p); }
   [[gnu::always_inline]] static Vector<T> columns_first(const Source* p, int64_t count) { return load_first(p, count); }
 };
@@ -99,15 +105,11 @@ struct HalfWeights : HalfColumns {
     const int64_t low = smaller(count, kLanes);
     return split_floats(load_first(p, low), load_first(p + low, count - low), AllLanes<float>());
   }
-  [[gnu::always_inline]] static float scalar(const float* p) { return *p; }
 };
 
 /// Both operands bf16.
 struct HalfOperands : HalfColumns {
   using Left = uint16_t;
-  [[gnu::always_inline]] static float scalar(const uint16_t* p) {
-    return __builtin_bit_cast(float, uint32_t{*p} << 16);
-  }
 #if defined(__AVX512BF16__)
   [[gnu::always_inline]] static __m512i left(const uint16_t* p) { return _mm512_loadu_si512(p); }
   [[gnu::always_inline]] static __m512i left_first(const uint16_t* p, int64_t count) {
