@@ -31,6 +31,7 @@ const auto kLogDeterminant = aten<Pair(const Tensor&)>("aten::linalg_slogdet", "
 const auto kLogdet = aten<Tensor(const Tensor&)>("aten::logdet", "");
 const auto kCholesky = aten<Tensor(const Tensor&, bool)>("aten::linalg_cholesky", "");
 const auto kCholeskyEx = aten<Pair(const Tensor&, bool, bool)>("aten::linalg_cholesky_ex", "");
+const auto kOldCholesky = c10::Dispatcher::singleton().findSchema({"aten::cholesky", ""});
 const auto kTriangular =
     aten<Tensor(const Tensor&, const Tensor&, bool, bool, bool)>("aten::linalg_solve_triangular", "");
 const auto kCholeskySolve = aten<Tensor(const Tensor&, const Tensor&, bool)>("aten::cholesky_solve", "");
@@ -230,8 +231,8 @@ Tensor cholesky(c10::DispatchKeySet keys, const Tensor& a, bool upper) {
 
 /// torch.cholesky, which PyTorch 2.14 no longer has.
 Tensor old_cholesky(c10::DispatchKeySet keys, const Tensor& a, bool upper) {
-  static const auto theirs = aten<Tensor(const Tensor&, bool)>("aten::cholesky", "");
-  return is_ours(a) ? std::get<0>(factor(a, upper)) : theirs.redispatch(below(keys), a, upper);
+  if (is_ours(a)) return std::get<0>(factor(a, upper));
+  return kOldCholesky->typed<Tensor(const Tensor&, bool)>().redispatch(below(keys), a, upper);
 }
 
 Pair cholesky_ex(c10::DispatchKeySet keys, const Tensor& a, bool upper, bool check_errors) {
@@ -299,7 +300,7 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("logdet", logdet);
   m.impl("linalg_cholesky", cholesky);
   m.impl("linalg_cholesky_ex", cholesky_ex);
-  if (c10::Dispatcher::singleton().findSchema({"aten::cholesky", ""})) m.impl("cholesky", old_cholesky);
+  if (kOldCholesky) m.impl("cholesky", old_cholesky);
   m.impl("linalg_solve_triangular", triangular);
   m.impl("cholesky_solve", cholesky_solve);
   m.impl("cholesky_inverse", cholesky_inverse);

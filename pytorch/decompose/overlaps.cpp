@@ -43,8 +43,14 @@ Tensor cut(const Tensor& x, int64_t dim, int64_t begin, int64_t count) {
   return there == count ? part : of_length(part.movedim(dim, -1), count).movedim(-1, dim);
 }
 
-Tensor unfold_backward(const Tensor& windows, c10::SymIntArrayRef input_sizes, int64_t dimension, int64_t size,
-                       int64_t step) {
+const auto kAddedUp =
+    aten<Tensor(const Tensor&, c10::SymIntArrayRef, int64_t, int64_t, int64_t)>("aten::unfold_backward", "");
+
+/// Where PyTorch can run it, its own is one operation for all lengths.
+Tensor unfold_backward(c10::DispatchKeySet keys, const Tensor& windows, c10::SymIntArrayRef input_sizes,
+                       int64_t dimension, int64_t size, int64_t step) {
+  if (!record::Recording::is_alone())
+    return kAddedUp.redispatch(below(keys), windows, input_sizes, dimension, size, step);
   if (input_sizes.empty()) return windows.sum();
   const int64_t dim = at::maybe_wrap_dim(dimension, static_cast<int64_t>(input_sizes.size()));
   const int64_t length = input_sizes[static_cast<size_t>(dim)].guard_int(__FILE__, __LINE__);

@@ -47,6 +47,7 @@ _ANY_ZERO = "the formula is one or another by whether the whole tensor has a zer
 _MEMORY_FORMAT = "which of several NaN is the largest depends on the memory format"
 _KERNEL = "one kernel makes a row of NaN zeros, another NaN"
 _ZEROS = "a factor that is 0 beside it is left out by some releases, and by some orders of a norm"
+_TRANSFORM = "which elements of a transform a NaN reaches depends on the order of its sums"
 _OUTSIDE = "a coordinate that is NaN becomes an index that may be outside of memory"
 NAN_IS_ARBITRARY = {
     "nn.functional.hardtanh": _LOOPS,
@@ -73,6 +74,7 @@ NAN_IS_ARBITRARY = {
     "nn.functional.grid_sample": _OUTSIDE,
     "grid_sampler_2d": _OUTSIDE,
     "grid_sampler_3d": _OUTSIDE,
+    **{op.full_name: _TRANSFORM for op in op_db if "fft" in op.full_name or "stft" in op.full_name},
 }
 #: Ops of which only the first result's gradient is tried here. PyTorch has no gradients of the other results, or loses
 #: them unless each result gets a gradient.

@@ -362,6 +362,7 @@ INSTRUCTIONS = {
     "aarch64-macos": "sdot",
     "cortex-m4": "smlad",
     "cortex-m7": "smlad",
+    "cortex-m7-f64": "smlad",
     "cortex-m33": "smlad",
     "wasm32": "i32x4.dot_i16x8_s",
     "riscv64": "mul",
