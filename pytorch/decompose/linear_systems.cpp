@@ -11,6 +11,7 @@
 #include <ATen/ops/linalg_inv.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/real.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
