@@ -7,7 +7,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/eye.h>
-#include <ATen/ops/linalg_cholesky.h>
 #include <ATen/ops/linalg_inv.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -90,11 +89,16 @@ Tensor first_failure(const std::vector<Tensor>& pivots) {
   return info;
 }
 
+/// The dims in front of the last two, of both.
+Dims common_batch(const Tensor& a, const Tensor& b) {
+  return at::infer_size_dimvector(a.sizes().slice(0, static_cast<size_t>(a.dim() - 2)),
+                                  b.sizes().slice(0, static_cast<size_t>(b.dim() - 2)));
+}
+
 /// A X = B for [..., n, n] and [..., n, k], and whether there is a solution, as LAPACK says it.
 Pair solution(const Tensor& a, const Tensor& b) {
   const int64_t n = a.size(-1), k = b.size(-1);
-  Dims shape = at::infer_size_dimvector(a.sizes().slice(0, static_cast<size_t>(a.dim() - 2)),
-                                        b.sizes().slice(0, static_cast<size_t>(b.dim() - 2)));
+  Dims shape = common_batch(a, b);
   shape.push_back(n);
   shape.push_back(n);
   const Tensor all_a = a.expand(shape);
@@ -263,8 +267,7 @@ Tensor triangular(c10::DispatchKeySet keys, const Tensor& a, const Tensor& b, bo
                   bool unitriangular) {
   if (!are_ours(a, b) || a.size(-1) != b.size(left ? -2 : -1))
     return kTriangular.redispatch(below(keys), a, b, upper, left, unitriangular);
-  Dims shape = at::infer_size_dimvector(a.sizes().slice(0, static_cast<size_t>(a.dim() - 2)),
-                                        b.sizes().slice(0, static_cast<size_t>(b.dim() - 2)));
+  Dims shape = common_batch(a, b);
   shape.push_back(b.size(-2));
   shape.push_back(b.size(-1));
   const Tensor right = b.expand(shape);

@@ -34,9 +34,9 @@ bool is_short(const Tensor& x, int64_t length) {
   return record::Recording::is_alone() && !x.is_complex() && x.numel() > 0 && length <= kLongest;
 }
 
-bool is_ours(const Tensor& x, int64_t dim) {
-  return is_short(x, x.dim() == 0 ? 1 : x.size(at::maybe_wrap_dim(dim, x.dim())));
-}
+int64_t row_length(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : x.size(dim); }
+
+bool is_ours(const Tensor& x, int64_t dim) { return is_short(x, row_length(x, at::maybe_wrap_dim(dim, x.dim()))); }
 
 Tensor is_nan(const Tensor& x) { return x.ne(x); }
 
@@ -88,12 +88,12 @@ Pair in_order(const Tensor& x, int64_t dim, bool descending, int64_t first, int6
 
 Pair sort(c10::DispatchKeySet keys, const Tensor& x, int64_t dim, bool descending) {
   if (!is_ours(x, dim)) return kSort.redispatch(below(keys), x, dim, descending);
-  return in_order(x, dim, descending, 0, x.dim() == 0 ? 1 : x.size(dim));
+  return in_order(x, dim, descending, 0, row_length(x, dim));
 }
 
 Pair stable_sort(c10::DispatchKeySet keys, const Tensor& x, std::optional<bool> stable, int64_t dim, bool descending) {
   if (!is_ours(x, dim)) return kStableSort.redispatch(below(keys), x, stable, dim, descending);
-  return in_order(x, dim, descending, 0, x.dim() == 0 ? 1 : x.size(dim));
+  return in_order(x, dim, descending, 0, row_length(x, dim));
 }
 
 Pair topk(c10::DispatchKeySet keys, const Tensor& x, c10::SymInt k, int64_t dim, bool largest, bool sorted) {

@@ -70,15 +70,12 @@ struct Noted {
   std::set<std::string> may_stay;  ///< the only ones that stay whole if their decomposition depends on sizes
 };
 
-/// The note on an op with the number of the recorded operation that it belongs to.
-inline constexpr std::string_view kSourceOperation = "source.operation";
-
 /// Generalises runs of one function to a program. The sizes that may vary are different in two runs: an integer that is
 /// the same in both is a constant, and an integer that differs is an expression of symbols (record/size_fit.h). `runs`:
 /// one run; two runs at sample sizes; or these two and a third at the call's own sizes, which must agree with the two.
 /// `whole`: an operation whose decompositions differ from run to run may be left to PyTorch.
 ///
-/// `noted`: each op gets the note kSourceOperation.
+/// `noted`: each op gets the note passes::kSourceOperation.
 ///
 /// Throws Mismatch if the runs did different things; record::UnsupportedError for anything that no program can
 /// express.

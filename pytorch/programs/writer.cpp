@@ -9,6 +9,7 @@
 #include "operator/signature.h"
 #include "passes/differentiation/gradient_paths.h"
 #include "passes/differentiation/own_derivatives.h"
+#include "passes/rewrite.h"
 #include "passes/simplification/dce.h"
 #include "programs/extern_text.h"
 
@@ -56,7 +57,7 @@ void Writer::write_kept() {
     const size_t first_op = region_.ops();
     try {
       write(*a, *b);
-      if (is_noted_) region_.note(first_op, kSourceOperation, static_cast<int64_t>(runs_.first().source_of(at)));
+      if (is_noted_) region_.note(first_op, passes::kSourceOperation, static_cast<int64_t>(runs_.first().source_of(at)));
     } catch (record::UnsupportedError& error) {
       if (error.operation == record::UnsupportedError::kNoOperation) error.operation = runs_.first().source_of(at);
       throw;

@@ -30,7 +30,8 @@ struct Target {
   int64_t chains;                ///< multiply-adds in flight at the same time
   int64_t steps = 1;             ///< of a call that computes several at once: it takes memory for so many
   bool wide_functions = true;    ///< functions of f32 compute in f64; else in f32 and integers of 32 bits alone
-  bool rounds;                   ///< has instructions for floor, ceil, trunc and round
+  bool rounds;                   ///< has instructions for floor, ceil and trunc
+  bool rounds_to_even = true;    ///< and for round, where `rounds`, which LLVM knows
   bool avx512 = false;           ///< scales by powers of two, estimates reciprocals (codegen::VectorIsa)
   bool f16c = false;             ///< has instructions that convert f16
   bool fused = false;            ///< has multiply-adds of f64 that round once

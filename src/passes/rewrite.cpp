@@ -68,6 +68,12 @@ Block clone(Program& program, const Block& block, Substitution& map) {
   return copy;
 }
 
+void copy_note(const Op& from, std::span<Op> to) {
+  const auto note = from.attrs.find(kSourceOperation);
+  if (note == from.attrs.end()) return;
+  for (Op& op : to) op.attrs.insert(*note);
+}
+
 int64_t estimated_bytes(const Type& type) {
   constexpr int64_t kMost = int64_t{1} << 40;
   int64_t bytes = size_of(type.dtype);

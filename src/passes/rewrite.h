@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -96,6 +98,12 @@ void substitute(ir::Block& block, const Substitution& with);
 /// new.
 ir::Op clone(ir::Program& program, const ir::Op& op, Substitution& map);
 ir::Block clone(ir::Program& program, const ir::Block& block, Substitution& map);
+
+/// A note on an op: the number of the recorded operation that it is part of.
+inline constexpr std::string_view kSourceOperation = "source.operation";
+
+/// Ops that were written in place of one op are part of the same recorded operation.
+void copy_note(const ir::Op& from, std::span<ir::Op> to);
 
 /// A guess of how many bytes a value takes, to compare alternatives with: a symbol counts as 32.
 int64_t estimated_bytes(const ir::Type& type);

@@ -29,8 +29,7 @@ class Writing {
       if (is_inner(op) && work(op) <= kMostOps) {
         const size_t first = written().size();
         passes::write_out(builder_, op, map, [&](const Block& region, Substitution& step) { run(region.ops, step); });
-        if (auto note = op.attrs.find("source.operation"); note != op.attrs.end())
-          for (size_t i = first; i < written().size(); ++i) written()[i].attrs.insert(*note);
+        passes::copy_note(op, std::span(written()).subspan(first));
       } else {
         written().push_back(passes::clone(program_, op, map));
       }

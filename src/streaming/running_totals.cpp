@@ -133,8 +133,7 @@ void running_totals(ir::Program& program) {
     if (is_running_total(program, op)) {
       const size_t first = program.body.ops.size();
       rewrite(builder, op, replaced);
-      if (auto note = op.attrs.find("source.operation"); note != op.attrs.end())
-        for (size_t i = first; i < program.body.ops.size(); ++i) program.body.ops[i].attrs.insert(*note);
+      passes::copy_note(op, std::span(program.body.ops).subspan(first));
     } else {
       passes::substitute(op, replaced);
       program.body.ops.push_back(std::move(op));

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ir/program.h"
+#include "passes/rewrite.h"
 
 namespace weft::streaming {
 
@@ -70,9 +71,6 @@ class RefusedError : public Error {
   int64_t operation;  ///< the recorded operation that the op is a part of, -1 where the program doesn't say
 };
 
-/// A note on an op: the number of the recorded operation that it is part of.
-inline constexpr std::string_view kSourceOperation = "source.operation";
-
 /// Throws RefusedError. `why` says what is wrong, and what would be right.
 template <typename... Args>
 [[noreturn]] void refuse(const ir::Op& op, fmt::format_string<Args...> why, Args&&... args) {
@@ -81,9 +79,9 @@ template <typename... Args>
     const auto& call = op.attr<std::string>("call");
     name = call.substr(0, call.find('('));
   }
-  const bool is_known = op.has(kSourceOperation);
+  const bool is_known = op.has(passes::kSourceOperation);
   throw RefusedError(name + " " + fmt::format(why, std::forward<Args>(args)...),
-                     is_known ? op.attr<int64_t>(kSourceOperation) : -1);
+                     is_known ? op.attr<int64_t>(passes::kSourceOperation) : -1);
 }
 
 }  // namespace weft::streaming

@@ -33,7 +33,7 @@ bool keeps_steps(OpCode code) {
 
 Op without_note(const Op& op, std::vector<ValueId> operands) {
   Op copy{op.code, std::move(operands), {}, op.attrs, {}};
-  if (auto note = copy.attrs.find(kSourceOperation); note != copy.attrs.end()) copy.attrs.erase(note);
+  if (auto note = copy.attrs.find(passes::kSourceOperation); note != copy.attrs.end()) copy.attrs.erase(note);
   return copy;
 }
 
@@ -166,7 +166,7 @@ void Walker::plain(const Op& op, Kind kind) {
   for (const ir::Block& region : op.regions) passes::for_each_use(region, bind);
   ir::Program& program = writer_.program(is_step);
   Op copy = passes::clone(program, op, map);
-  if (auto note = copy.attrs.find(kSourceOperation); note != copy.attrs.end()) copy.attrs.erase(note);
+  if (auto note = copy.attrs.find(passes::kSourceOperation); note != copy.attrs.end()) copy.attrs.erase(note);
   program.body.ops.push_back(std::move(copy));
   for (size_t i = 0; i < op.results.size(); ++i) {
     Stream stream;

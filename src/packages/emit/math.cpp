@@ -102,8 +102,7 @@ Value* emit_without_library(IRBuilder<>& b, const Target& target, const ir::Op& 
     Value* result = library_function(b, target, op.code, operands);
     return is_half(to) ? codegen::emit_round_to_half(b, result, to) : result;
   }
-  // Cortex-M7 has an instruction for round, too, which LLVM 19 doesn't know.
-  const bool rounds = target.rounds && (target.wide_functions || op.code != OpCode::kRound);
+  const bool rounds = target.rounds && (target.rounds_to_even || op.code != OpCode::kRound);
   if (!rounds && is_floating(to))
     if (Value* result = rounding(b, op.code, operands[0])) return result;
   return codegen::emit_elementwise(b, op, from, to, operands);

@@ -160,8 +160,7 @@ void rewrite(ir::Program& program, ir::Block& block, Substitution& replaced) {
       continue;
     }
     replaced.set(op.results[0], *value);
-    if (auto note = op.attrs.find("source.operation"); note != op.attrs.end())
-      for (size_t i = first; i < block.ops.size(); ++i) block.ops[i].attrs.insert(*note);
+    copy_note(op, std::span(block.ops).subspan(first));
   }
   for (ValueId& result : block.results) result = replaced(result);
 }
