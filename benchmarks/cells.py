@@ -189,7 +189,7 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     if options.table:
-        options.table.write_text(replaced(options.table.read_text(), markdown(report), "bench-cells"))
+        options.table.write_text(replaced(options.table.read_text(), markdown(report), "`make bench-cells`"))
     return 1 if any("WRONG" in str(entry["peers"].get("weft")) for entry in report["cases"]) else 0
 
 

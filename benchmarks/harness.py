@@ -47,7 +47,7 @@ def use_cores(threads: int) -> None:
 def new_report(machine: dict[str, Any]) -> dict[str, Any]:
     """Machine, versions, commit and date; no cases yet."""
     return {
-        "machine": {"cpu": processor(), **machine},
+        "machine": {"cpu": processor(), "instructions": instructions(), **machine},
         "versions": versions(),
         "commit": commit(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -65,12 +65,24 @@ def versions() -> dict[str, str]:
     return found
 
 
-def processor() -> str:
-    """The processor's name, with the numbers that distinguish generations of the same name."""
+def processor_fields() -> dict[str, str]:
+    """What Linux says of the first processor."""
     fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def instructions() -> str:
+    """The widest vectors that Weft uses here, also by order (WEFT_ISA)."""
+    has_wide = "avx512f" in processor_fields().get("flags", "").split()
+    return "AVX-512" if has_wide and os.environ.get("WEFT_ISA") not in ("avx2", "generic") else "AVX2"
+
+
+def processor() -> str:
+    """The processor's name, with the numbers that distinguish generations of the same name."""
+    fields = processor_fields()
     if "model name" not in fields:
         return "unknown"
     return f"{fields['model name']} (family {fields.get('cpu family', '?')}, model {fields.get('model', '?')})"

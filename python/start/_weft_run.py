@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from importlib.abc import Loader
 from types import ModuleType
 
@@ -26,8 +27,8 @@ def wake() -> None:
         return
     # The file alone: importing it from weft would import weft, and with it PyTorch.
     hooks = _module("_weft_import_hooks", os.path.join(os.path.dirname(spec.origin), "_base", "import_hooks.py"))
-    if os.environ.get("WEFT_RUN_STATS"):
-        hooks.when_imported("weft", _keep_stats)
+    # Apart from the import: a program may import weft first, which then imports PyTorch.
+    hooks.when_imported("weft", _set_up)
     hooks.when_imported("torch", _import_weft)
 
 
@@ -40,14 +41,22 @@ def _module(name: str, path: str) -> ModuleType:
 
 
 def _import_weft(torch: ModuleType) -> None:
-    try:
-        importlib.import_module("weft")
+    _or_without(lambda: importlib.import_module("weft"))
+
+
+def _set_up(weft: ModuleType) -> None:
+    def begin() -> None:
+        if stats := os.environ.get("WEFT_RUN_STATS"):
+            importlib.import_module("weft._command_line.children").keep_stats(stats)
         importlib.import_module("weft.compat.keras").install_when_imported()
         if os.environ.get("WEFT_RUN_BACKEND"):
             importlib.import_module("weft._command_line.default_backend").install()
+
+    _or_without(begin)
+
+
+def _or_without(action: Callable[[], object]) -> None:
+    try:
+        action()
     except Exception as error:  # it is the child's program that matters
         print(f"weft: process {os.getpid()} runs without weft, since its import failed: {error}", file=sys.stderr)
-
-
-def _keep_stats(weft: ModuleType) -> None:
-    importlib.import_module("weft._command_line.children").keep_stats(os.environ["WEFT_RUN_STATS"])

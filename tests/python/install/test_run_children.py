@@ -99,6 +99,13 @@ def test_nothing_happens_without_the_variable(start: Any) -> None:
     assert "'_weft_run'" in start(sys.executable, "-c", code, WEFT_RUN="1").stdout
 
 
+def test_a_process_may_import_weft_before_pytorch(start: Any) -> None:
+    """As one that multiprocessing spawns does, if what it is given refers to weft."""
+    code = "import weft, torch; print(torch.compile.__kwdefaults__['backend'].__name__)"
+    done = start(sys.executable, "-c", code, WEFT_RUN="1", WEFT_RUN_BACKEND="weft")
+    assert (done.stdout, done.stderr) == ("weft\n", "")
+
+
 def test_a_program_without_layers_is_told_so(start: Any, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import torch; torch.nn.Linear(2, 2)(torch.ones(2))")
     assert "no recurrent layer was met" in counted(start(*UNDER_WEFT, "--stats", "script.py").stderr)["note"]
