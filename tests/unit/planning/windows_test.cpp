@@ -333,6 +333,19 @@ TEST(WindowSteps, OfWeightsFromMemoryHaveRowsBehindThem) {
   });
 }
 
+TEST(WindowSteps, OfWeightsFromMemoryFillWhatTheSharedCacheHasForThem) {
+  testing::on_each_machine([](const testing::Machine& machine) {
+    const int64_t shared = machine.shared_cache(), rows = 64, units = shared / 4096;
+    std::string text = testing::replaced(kOfUnits, "%w: f32[H,H]", "%w: f32[H,384]");
+    text = testing::replaced(text, "%x: f32[T,B,H]", "%x: f32[T,B,384]");
+    text = testing::replaced(text, "H", std::to_string(units));
+    const WindowOfScan found = window_of(64, 2 * rows, 2, text);
+    EXPECT_GE(found.steps * rows, target::kLeastRowsBehindMemory);
+    EXPECT_LT(found.steps * rows, target::kRowsBehindMemory);
+    EXPECT_LE(found.bytes, shared / 2);
+  });
+}
+
 TEST(WindowSteps, MembersWithFewBytesOfAStepHaveTheirOwnPlaces) {
   testing::on_each_machine([](const testing::Machine& machine) {
     const int64_t rows = 1 << 10, length = 2 * machine.private_cache() / (rows * 40);  // rows of 80 bytes
