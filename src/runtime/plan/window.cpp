@@ -55,8 +55,8 @@ int64_t window_steps(const Plan& plan, const StagePlan& scan, const std::vector<
     const int64_t least = from_memory ? target::kRowsOfWindow : target::kLeastRowsOfWindow;
     const int64_t room = from_memory ? shared / 2 / members : cache / 2;
     const int64_t enough = steps_of(from_memory ? target::kRowsBehindMemory : target::kRowsBehindWeights);
-    steps = std::max(steps, from_memory ? std::clamp(room / bytes, steps_of(target::kLeastRowsBehindMemory), enough)
-                                        : enough);
+    steps = std::max(steps,
+                     from_memory ? std::clamp(room / bytes, steps_of(target::kLeastRowsBehindMemory), enough) : enough);
     if (rows < least || steps * bytes > room) return 0;
     const bool stacks_fit = bytes * members * own.length <= shared;
     if (from_memory && (all_weights > shared / 2 || stacks_fit || steps > own.length / 2)) return 0;

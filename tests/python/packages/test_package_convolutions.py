@@ -81,6 +81,10 @@ def test_other_windows(tmp_path_factory: pytest.TempPathFactory) -> None:
     cases: list[Case] = [
         ("maxima", lambda x: F.max_pool2d(x, 3, 2, 1), (x,)),
         ("means to a size", lambda x: F.adaptive_avg_pool2d(x, (4, 1)), (x,)),
+        ("uneven means", lambda x: F.adaptive_avg_pool2d(x, (3, 5)), (x,)),
+        ("maxima to a size", lambda x: F.adaptive_max_pool2d(x, (3, 2)), (x,)),
+        ("in three dims", lambda x: F.adaptive_max_pool3d(x, (2, 8, 4)) + F.adaptive_avg_pool3d(x, (2, 8, 4)), (x,)),
+        ("in one dim, of bfloat16", lambda x: F.adaptive_max_pool1d(x[0].bfloat16(), 4).float(), (x,)),
         ("larger", lambda x: F.interpolate(x, scale_factor=2), (x,)),
         ("all at once", F.conv2d, (x, weight)),
         ("same", lambda x, w: F.conv1d(x[..., 0], w[:, :, :4, 0], padding="same"), (x, weight)),

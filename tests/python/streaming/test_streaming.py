@@ -202,6 +202,15 @@ def test_windows(model: nn.Module, delay: int) -> None:
             weft.stream(model, torch.randn(B, C, 36), time=2, delay=delay - 1)
 
 
+@pytest.mark.parametrize("pool", ["Avg", "Max"])
+@pytest.mark.parametrize(("bands", "size"), [(9, 1), (9, 2), (9, 9), (8, 4), (5, 7)])
+def test_pooling_to_a_size_over_another_dim_than_time(pool: str, bands: int, size: int) -> None:
+    """As nets on spectra have it between convolutions over bands and a layer over time."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, (3, 1), padding=(1, 0)), getattr(nn, f"Adaptive{pool}Pool2d")((size, None)))
+    compare(model.eval(), torch.randn(B, 2, bands, 20), 3)
+
+
 @pytest.mark.parametrize("steps", [256, 384, 640, 1280])
 def test_large_strides_of_short_examples(steps: int) -> None:
     """A stride is hard to tell from two windows: 60 steps in groups of 4 may be windows that are 30 apart, or 32."""
