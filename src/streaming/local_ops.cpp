@@ -132,6 +132,18 @@ Walker::Streams Walker::guarded(const Op& op, Streams streams) {
   return streams;
 }
 
+/// For an op that may fail: integers that it reads before the chunk in which they come must not make it fail.
+void Walker::harmless_before(const Op& op, int64_t since, passes::Substitution& map) {
+  const bool is_gather = op.code == OpCode::kGather;
+  for (size_t i = is_gather ? 1 : 0; i < op.operands.size(); ++i) {
+    const Stream& operand = at(op.operands[i]);
+    const Type& type = whole_.type(op.operands[i]);
+    if (operand.kind != Kind::kLatched || is_floating(type.dtype)) continue;
+    const ValueId harmless = writer_.step().constant(is_gather ? 0 : 1, type);
+    map.set(op.operands[i], writer_.in_chunk(since, in_chunk(operand, since), harmless));
+  }
+}
+
 void Walker::local(const Op& op) {
   for (const auto& [name, attr] : op.attrs)
     if (has_symbol(attr)) refuse(op, "takes {} from the number of steps, which a stream doesn't know", name);

@@ -206,9 +206,8 @@ void Walker::scan(const Op& op) {
   for (size_t i = 0; i < inits.size(); ++i) {
     states.push_back(writer_.add_state("carry", lead.carries[i]));
     const int64_t first = like.chunk_of_first();  // a carry that isn't known at the start is set in it
-    carries.push_back(inits[i].kind == Kind::kConstant
-                          ? states[i]
-                          : writer_.in_chunk(first, in_chunk(inits[i], first), states[i]));
+    carries.push_back(inits[i].kind == Kind::kConstant ? states[i]
+                                                       : writer_.in_chunk(first, in_chunk(inits[i], first), states[i]));
   }
   values.clear();
   for (const Stream& x : xs) values.push_back(value_in(op, x, chunk_of(like)));

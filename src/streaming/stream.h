@@ -44,9 +44,9 @@ struct Stream {
   uint64_t origin = 0;  ///< values of one origin have the same elements with shifted indices, and share a history
 
   // ---- kTimed, kLatched, kUniform
-  /// The first chunk in which the value is known. Of kTimed: what the chunks before it hold isn't part of the whole, and
-  /// the elements in front of that chunk follow from elements at fixed places. kAtStart: all is known from the first
-  /// chunk on, and what is in front of it follows from the weights.
+  /// The first chunk in which the value is known. Of kTimed: what the chunks before it hold isn't part of the whole,
+  /// and the elements in front of that chunk follow from elements at fixed places. kAtStart: all is known from the
+  /// first chunk on, and what is in front of it follows from the weights.
   int64_t since = kAtStart;
   static constexpr int64_t kAtStart = -1;
   bool is_held = false;  ///< kLatched: `step` is the value from chunk `since` on, else in that chunk alone

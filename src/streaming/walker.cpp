@@ -152,18 +152,6 @@ Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
   return kind;
 }
 
-/// For an op that may fail: integers that it reads before the chunk in which they come must not make it fail.
-void Walker::harmless_before(const Op& op, int64_t since, passes::Substitution& map) {
-  const bool is_gather = op.code == OpCode::kGather;
-  for (size_t i = is_gather ? 1 : 0; i < op.operands.size(); ++i) {
-    const Stream& operand = at(op.operands[i]);
-    const Type& type = whole_.type(op.operands[i]);
-    if (operand.kind != Kind::kLatched || is_floating(type.dtype)) continue;
-    const ValueId harmless = writer_.step().constant(is_gather ? 0 : 1, type);
-    map.set(op.operands[i], writer_.in_chunk(since, in_chunk(operand, since), harmless));
-  }
-}
-
 /// An op without time. It runs once or, if it depends on inputs that are given with each chunk, in each chunk.
 void Walker::plain(const Op& op, Kind kind) {
   const bool is_step = kind != Kind::kConstant;
@@ -351,8 +339,9 @@ Stream Walker::output(ValueId result, int64_t delay, int64_t group) {
            "allow it with delay={}",
            name(), steps, steps);
   }
-  check(steps <= delay, "{} has more elements than steps have come, and is complete {} steps late: allow it with delay={}",
-        name(), steps, steps);
+  check(steps <= delay,
+        "{} has more elements than steps have come, and is complete {} steps late: allow it with delay={}", name(),
+        steps, steps);
   // Before the sequence's first element there is silence, and no quotient of zeros.
   return writer_.masked(stream, 0);
 }

@@ -31,7 +31,6 @@ class Walker {
   Streams operands_of(const ir::Op& op);
   void define(const ir::Op& op, size_t result, Stream stream, const Streams& operands);
   void plain(const ir::Op& op, Stream::Kind kind);
-  void harmless_before(const ir::Op& op, int64_t since, passes::Substitution& map);
   /// `taker`: the op that takes the value from the sequence's end, if that is another one.
   void end(const ir::Op& op, std::string needs, const ir::Op* taker = nullptr);
   void define_uniform(const ir::Op& op, const Streams& operands);
@@ -65,6 +64,7 @@ class Walker {
   Streams known_together(const ir::Op& op, Streams streams);
   Streams late_enough(Streams streams, int64_t known, bool keeps_lead);
   Streams guarded(const ir::Op& op, Streams streams);
+  void harmless_before(const ir::Op& op, int64_t since, passes::Substitution& map);
   Stream free_running(const ir::Op& op, size_t dim, const ir::Dim& length) const;
   Stream timed_again(const ir::Op& op, const Stream& stream);
   TimeDim time_after(const ir::Op& op, const Streams& operands);
