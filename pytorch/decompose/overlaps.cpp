@@ -159,11 +159,14 @@ Tensor convolution(c10::DispatchKeySet keys, const Tensor& x, const Tensor& weig
                     groups.guard_int(__FILE__, __LINE__));
 }
 
-// ---- padding of several dims by their own elements, where the program runs without PyTorch
+// ---- padding by a dim's own elements, where the program runs without PyTorch
 
 using Pad = Tensor(const Tensor&, c10::SymIntArrayRef);
-const auto kMirror2d = aten<Pad>("aten::reflection_pad2d", "");
-const auto kRepeat2d = aten<Pad>("aten::replication_pad2d", "");
+/// By the number of dims.
+const std::array kMirror{aten<Pad>("aten::reflection_pad1d", ""), aten<Pad>("aten::reflection_pad2d", ""),
+                         aten<Pad>("aten::reflection_pad3d", "")};
+const std::array kRepeat{aten<Pad>("aten::replication_pad1d", ""), aten<Pad>("aten::replication_pad2d", ""),
+                         aten<Pad>("aten::replication_pad3d", "")};
 
 /// The elements next to an end, in the order in which they stand beyond it: mirrored, or the last one again and again.
 template <bool IsMirror>
@@ -175,18 +178,19 @@ Tensor beyond(const Tensor& x, int64_t dim, bool is_end, int64_t count) {
   return x.narrow(dim, is_end ? size - 1 : 0, 1).expand(sizes);
 }
 
-/// Of two dims: one after the other, so that a dim without padding may have any size.
-template <bool IsMirror>
+/// Of the last dims, one after the other, so that a dim without padding may have any size.
+template <bool IsMirror, size_t Dims>
 Tensor padded(c10::DispatchKeySet keys, const Tensor& x, c10::SymIntArrayRef padding) {
   const auto numbers = c10::asIntArrayRefSlowOpt(padding);
-  bool is_usual = record::Recording::is_alone() && numbers && numbers->size() == 4 && x.dim() >= 3 && x.numel() > 0;
-  for (size_t i = 0; is_usual && i < 4; ++i) {
+  bool is_usual = record::Recording::is_alone() && numbers && numbers->size() == 2 * Dims &&
+                  x.dim() > static_cast<int64_t>(Dims) && x.numel() > 0;
+  for (size_t i = 0; is_usual && i < 2 * Dims; ++i) {
     const int64_t size = x.size(-1 - static_cast<int64_t>(i / 2));
     is_usual = (*numbers)[i] >= 0 && (!IsMirror || (*numbers)[i] < size);
   }
-  if (!is_usual) return (IsMirror ? kMirror2d : kRepeat2d).redispatch(below(keys), x, padding);
+  if (!is_usual) return (IsMirror ? kMirror : kRepeat)[Dims - 1].redispatch(below(keys), x, padding);
   Tensor result = x;
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < Dims; ++i) {
     const int64_t dim = x.dim() - 1 - static_cast<int64_t>(i);
     std::vector<Tensor> parts;
     if ((*numbers)[2 * i] > 0) parts.push_back(beyond<IsMirror>(result, dim, false, (*numbers)[2 * i]));
@@ -206,6 +210,10 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("col2im", col2im);
   m.impl("im2col", im2col);
   m.impl("convolution", convolution);
-  m.impl("reflection_pad2d", padded<true>);
-  m.impl("replication_pad2d", padded<false>);
+  m.impl("reflection_pad1d", padded<true, 1>);
+  m.impl("reflection_pad2d", padded<true, 2>);
+  m.impl("reflection_pad3d", padded<true, 3>);
+  m.impl("replication_pad1d", padded<false, 1>);
+  m.impl("replication_pad2d", padded<false, 2>);
+  m.impl("replication_pad3d", padded<false, 3>);
 }

@@ -24,7 +24,8 @@ using Sizes = CallText::Sizes;
 
 Stream Walker::permuted(const Stream& stream, const std::vector<int64_t>& perm) {
   auto [known, is_new] = permuted_.try_emplace({stream.origin, perm});
-  if (!is_new && known->second.shift == stream.shift && known->second.time.length == stream.time.length)
+  if (!is_new && known->second.shift == stream.shift && known->second.since == stream.since &&
+      known->second.time.length == stream.time.length)
     return known->second;
   TimeDim time = stream.time;
   time.dim = static_cast<size_t>(std::ranges::find(perm, static_cast<int64_t>(time.dim)) - perm.begin());
@@ -61,14 +62,14 @@ Stream Walker::folded(const Op& op, Stream x, Windows windows, const Shape& shap
 Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shape, const OfWindows& of_windows) {
   const size_t end = windows.first + windows.dims.size();
   const bool is_over_time = x.time.dim >= windows.first && x.time.dim < end;
+  if (!is_over_time && x.since >= 0) x = writer_.delayed(x, x.lead());
   Stream result = x;
   result.origin = writer_.new_origin();
   int64_t begin = 0, history = 0;
   if (is_over_time) {
     x = time_operand(op, x, x.time.dim);
     Window& window = windows.dims[x.time.dim - windows.first];
-    x = after_lead(x, window.padding, windows.fill,
-                   [&](const ir::Type& type) { return writer_.start().constant(windows.fill, type); });
+    x = after_constants(x, window.padding, windows.fill);
     const int64_t settled = whole_length(x) + window.padding + x.settled;
     if (x.per_chunk % window.stride != 0)
       refuse(op, "has windows {} steps apart, which don't fit into chunks of {} steps", window.stride, x.per_chunk);
@@ -76,6 +77,8 @@ Stream Walker::moving(const Op& op, Stream x, Windows windows, const Shape& shap
     result.per_chunk = x.per_chunk / window.stride;
     // The last window of a chunk ends at the chunk's last element, or as few before it as the stride allows.
     result.shift = ceil_divide(window.reach() + x.shift + 1 - window.stride, window.stride);
+    if (x.since >= 0) result.shift = std::max(result.shift, x.since * result.per_chunk);
+    result.since = Stream::kAtStart;
     const int64_t windows_settled = (settled - window.reach() - 1) / window.stride + 1;
     result.settled = std::min<int64_t>(windows_settled - whole_length(result), 0);
     history = window.stride * result.shift - x.shift;
@@ -268,9 +271,7 @@ void Walker::external(const Op& op) {
   if (call.name() == "aten.unfold.default") return unfold(op, call);
   if (call.name() == "aten.slice.Tensor") return strided_slice(op, call);
   if (call.name().starts_with("aten.reflection_pad") || call.name().starts_with("aten.replication_pad"))
-    refuse(op,
-           "repeats steps of the sequence's beginning and end in front of it and behind it, which a stream doesn't "
-           "have when it begins: pad with zeros (torch.stft(..., pad_mode='constant'), or center=False)");
+    refuse(op, "pads several dims by their own elements in a way that no stream has: pad one dim after the other");
   refuse(op, "is a kernel of PyTorch's that has no streaming form");
 }
 

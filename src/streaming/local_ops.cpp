@@ -49,8 +49,12 @@ Stream Walker::timed_again(const Op& op, const Stream& stream) {
   if (lengths_.count(type) != 1) refuse(op, "has the number of steps in more than one dim");
   const auto found = std::ranges::find_if(type.shape, [&](const Dim& dim) { return lengths_.mentions(dim); });
   Stream timed = free_running(op, static_cast<size_t>(found - type.shape.begin()), *found);
-  timed.step = uniform(op, stream, true, timed.time.length, timed.per_chunk);
-  if (timed.lead() > 0) timed.start = uniform(op, stream, false, timed.time.length, timed.lead());
+  timed.since = stream.since;
+  timed.step = uniform(op, stream, chunk_of(timed));
+  if (timed.lead() > 0)
+    timed.start = uniform(op, stream, lead_of(timed));
+  else
+    timed.since = Stream::kAtStart;
   return timed;
 }
 
@@ -73,15 +77,71 @@ Walker::Streams Walker::aligned(const Op& op, Streams streams) {
   return streams;
 }
 
+/// The streams, of which the timed ones are aligned, delayed where element 0 is in a chunk before `known`. What then
+/// lies before a chunk as values of the step stays so if `keeps_lead`; else they are delayed until nothing does.
+Walker::Streams Walker::late_enough(Streams streams, int64_t known, bool keeps_lead) {
+  Stream all = *std::ranges::find(streams, Kind::kTimed, &Stream::kind);
+  for (const Stream& stream : streams)
+    if (stream.kind == Kind::kTimed) all.since = std::max(all.since, stream.since);
+  if (std::max(all.since, known) < 0) return streams;
+  int64_t late = 0;
+  if (known > all.chunk_of_first())
+    late = all.lead() > 0 ? (known - all.first_chunk()) * all.per_chunk : known * all.per_chunk - all.shift;
+  all.since = std::max(all.since, known);
+  all.shift += late;
+  if (!keeps_lead) {
+    late += all.lead();
+    all.shift += all.lead();
+  }
+  for (Stream& stream : streams) {
+    if (stream.kind != Kind::kTimed) continue;
+    stream = writer_.delayed(stream, late);
+    stream.ahead -= late;  // it is this op that looks ahead
+    if (all.lead() > 0) stream = writer_.from_chunk(stream, all.since);
+  }
+  return streams;
+}
+
+/// The streams delayed until what the op takes beside them is known.
+Walker::Streams Walker::known_together(const Op& op, Streams streams) {
+  int64_t known = Stream::kAtStart;
+  for (const Stream& stream : streams)
+    if (stream.kind != Kind::kTimed) known = std::max(known, known_from(stream));
+  const ir::OpTraits& traits = ir::traits_of(op.code);
+  const bool moves = traits.elements != ir::Elements::kComputed || traits.is_join || traits.spreads;
+  const bool is_cheap = moves || ir::info(op.code).op_class == OpClass::kElementwise;
+  const bool may_fail = traits.fails != ir::Fails::kNever && (traits.fails_where != ir::FailsWhere::kIntegers ||
+                                                              !is_floating(whole_.type(op.results[0]).dtype));
+  return late_enough(std::move(streams), known, is_cheap && !may_fail);
+}
+
 /// For an op that may fail: elements with a negative index, which are no elements of the sequence, must not make it
-/// fail.
+/// fail, nor what is not known yet.
 Walker::Streams Walker::guarded(const Op& op, Streams streams) {
   if (ir::traits_of(op.code).fails == ir::Fails::kNever) return streams;
   const bool is_gather = op.code == OpCode::kGather;
-  for (size_t i = is_gather ? 1 : 0; i < streams.size(); ++i)
-    if (streams[i].kind == Kind::kTimed && !is_floating(whole_.type(op.operands[i]).dtype))
-      streams[i] = writer_.masked(streams[i], is_gather ? 0 : 1);
+  for (size_t i = is_gather ? 1 : 0; i < streams.size(); ++i) {
+    Stream& stream = streams[i];
+    if (is_floating(whole_.type(op.operands[i]).dtype)) continue;
+    const double harmless = is_gather ? 0 : 1;
+    if (stream.kind == Kind::kTimed) stream = writer_.masked(stream, harmless);
+    if (stream.kind != Kind::kLatched) continue;
+    stream.step = writer_.held(stream.step, stream.since, harmless);
+    stream.is_held = true;
+  }
   return streams;
+}
+
+/// For an op that may fail: integers that it reads before the chunk in which they come must not make it fail.
+void Walker::harmless_before(const Op& op, int64_t since, passes::Substitution& map) {
+  const bool is_gather = op.code == OpCode::kGather;
+  for (size_t i = is_gather ? 1 : 0; i < op.operands.size(); ++i) {
+    const Stream& operand = at(op.operands[i]);
+    const Type& type = whole_.type(op.operands[i]);
+    if (operand.kind != Kind::kLatched || is_floating(type.dtype)) continue;
+    const ValueId harmless = writer_.step().constant(is_gather ? 0 : 1, type);
+    map.set(op.operands[i], writer_.in_chunk(since, in_chunk(operand, since), harmless));
+  }
 }
 
 void Walker::local(const Op& op) {
@@ -90,15 +150,15 @@ void Walker::local(const Op& op) {
   if (op.results.size() != 1) refuse(op, "has no streaming form");
   if (op.code == OpCode::kGather && at(op.operands[0]).kind == Kind::kUniform)
     refuse(op, "reads a table with a row for each step by number");
-  const Streams operands = guarded(op, aligned(op, operands_of(op)));
+  const Streams operands = guarded(op, known_together(op, aligned(op, operands_of(op))));
   const Stream& like = *std::ranges::find(operands, Kind::kTimed, &Stream::kind);
   Stream result = like;
   result.time = time_after(op, operands);
   for (const Stream& operand : operands)
     if (operand.kind == Kind::kTimed) result.settled = std::min(result.settled, operand.settled);
   result.origin = writer_.new_origin();
-  result.step = emit(op, operands, true, like.time.length, like.per_chunk);
-  result.start = result.lead() > 0 ? emit(op, operands, false, like.time.length, like.lead()) : ir::kNoValue;
+  result.step = emit(op, operands, chunk_of(like));
+  result.start = result.lead() > 0 ? emit(op, operands, lead_of(like)) : ir::kNoValue;
   define(op, 0, std::move(result), operands);
 }
 

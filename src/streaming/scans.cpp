@@ -94,7 +94,7 @@ void Walker::refuse_timed_region(const Op& op) {
         refuse(op, "reads all steps of a sequence at each of its own");
       if (is_over_time(op) && stream.kind == Kind::kLast)
         refuse(op, "reads another loop's last carry at steps before the last one");
-      if (stream.kind == Kind::kEnd) refuse(op, "needs {}, which is known only at the end", stream.needs);
+      if (stream.kind == Kind::kEnd) refuse_end(op, stream);
     });
   }
 }
@@ -109,24 +109,33 @@ passes::Substitution Walker::captured_by(const Op& op, bool is_step) {
   return map;
 }
 
+/// The values from outside that the op's regions read.
+Walker::Streams Walker::captures_of(const Op& op) {
+  Streams captures;
+  for (const ir::Block& region : op.regions) {
+    passes::for_each_use(region, [&](ValueId value) {
+      if (auto known = streams_.find(value); known != streams_.end()) captures.push_back(known->second);
+    });
+  }
+  return captures;
+}
+
 /// An op with regions that isn't a loop over the steps.
 void Walker::other_region(const Op& op, const Streams& operands) {
   Streams read = operands;
   for (const Stream& operand : operands) {
     if (operand.kind == Kind::kTimed || operand.kind == Kind::kUniform)
       refuse(op, "reads values that differ from step to step, but isn't a loop over the steps");
-    if (operand.kind == Kind::kEnd) return end(op, operand.needs);
+    if (operand.kind == Kind::kEnd) return end(op, operand.needs, operand.looks_ahead);
   }
-  for (const ir::Block& region : op.regions) {
-    passes::for_each_use(region, [&](ValueId value) {
-      if (auto known = streams_.find(value); known != streams_.end()) read.push_back(known->second);
-    });
-  }
+  const Streams captures = captures_of(op);
+  read.insert(read.end(), captures.begin(), captures.end());
   plain(op, kind_without_time(op, read));
 }
 
-/// The stacks that a loop over the steps reads, delayed to the latest of them. `like` becomes a stream with that delay.
-Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs, Stream& like) {
+/// The stacks that a loop over the steps reads, delayed to the latest of them, and to the chunk in which what it takes
+/// beside them is known. `like` becomes a stream with that delay.
+Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs, int64_t known, Stream& like) {
   for (Stream& x : xs) {
     if (x.kind == Kind::kUniform) continue;
     if (x.kind != Kind::kTimed) refuse(op, "reads a value that doesn't have one element for each step");
@@ -135,10 +144,14 @@ Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs
   }
   if (std::ranges::find(xs, Kind::kTimed, &Stream::kind) == xs.end()) {
     // The loop reads no timed value, but yields one.
+    for (const Stream& x : xs) known = std::max(known, x.since);
     like = free_running(op, 0, view.length);
+    if (known >= 0) like.shift = std::max(like.shift, known * like.per_chunk);
     return xs;
   }
-  xs = aligned(op, xs);
+  for (const Stream& x : xs)
+    if (x.kind == Kind::kUniform) known = std::max(known, x.since);
+  xs = late_enough(aligned(op, xs), known, false);
   int64_t settled = 0;
   for (size_t i = 0; i < xs.size(); ++i) {
     if (xs[i].kind != Kind::kTimed) continue;
@@ -151,6 +164,19 @@ Walker::Streams Walker::stacks_of(const Op& op, const ScanView& view, Streams xs
   return xs;
 }
 
+/// The chunk in which all is known that a loop takes beside its stacks: these initial carries, and what its step reads.
+int64_t Walker::known_before(const Op& op, const Streams& inits) {
+  int64_t known = Stream::kAtStart;
+  for (const Stream& init : inits) {
+    if (init.kind == Kind::kEnd) refuse_end(op, init);
+    if (init.kind != Kind::kConstant && init.kind != Kind::kHeld && init.kind != Kind::kLatched)
+      refuse(op, "has an initial carry that depends on all steps");
+    known = std::max(known, known_from(init));
+  }
+  for (const Stream& captured : captures_of(op)) known = std::max(known, known_from(captured));
+  return known;
+}
+
 void Walker::scan(const Op& op) {
   refuse_timed_region(op);
   const Streams operands = operands_of(op);
@@ -159,14 +185,13 @@ void Walker::scan(const Op& op) {
   if (view.reverse) refuse(op, "goes from the sequence's end to its beginning, as a bidirectional layer's other half");
   if (view.ragged) refuse(op, "is over a packed sequence: give a stream each sequence by itself");
   Stream like;
-  const Streams xs = stacks_of(op, view, {operands.begin() + view.carries, operands.end()}, like);
-  std::vector<ValueId> initial, states, values;
-  for (size_t i = 0; i < view.inits.size(); ++i) {
-    const Stream& init = operands[i];
-    if (init.kind != Kind::kConstant && init.kind != Kind::kHeld)
-      refuse(op, "has an initial carry that depends on the steps themselves");
-    initial.push_back(in_start(op, init));
-  }
+  const Streams inits(operands.begin(), operands.begin() + view.carries);
+  const Streams xs =
+      stacks_of(op, view, {operands.begin() + view.carries, operands.end()}, known_before(op, inits), like);
+  std::vector<ValueId> initial, states, carries, values;
+  for (size_t i = 0; i < inits.size(); ++i)
+    initial.push_back(inits[i].kind == Kind::kConstant ? inits[i].start
+                                                       : writer_.start().constant(0, whole_.type(view.inits[i])));
   const auto native = [&](bool is_step) -> Native {
     return [this, is_step](const Op& each, Builder& body, const passes::Substitution& map) {
       return in_region(each, body, map, is_step);
@@ -174,16 +199,21 @@ void Walker::scan(const Op& op) {
   };
   Loop lead{initial, {}};
   if (like.lead() > 0) {
-    for (const Stream& x : xs) values.push_back(value_in(op, x, false, view.length, like.lead()));
+    for (const Stream& x : xs) values.push_back(value_in(op, x, lead_of(like)));
     lead = written(writer_.start(), view, captured_by(op, false), initial, values, like.lead(), ir::kNoValue,
                    native(false));
   }
-  for (ValueId carry : lead.carries) states.push_back(writer_.add_state("carry", carry));
+  for (size_t i = 0; i < inits.size(); ++i) {
+    states.push_back(writer_.add_state("carry", lead.carries[i]));
+    const int64_t first = like.chunk_of_first();  // a carry that isn't known at the start is set in it
+    carries.push_back(inits[i].kind == Kind::kConstant ? states[i]
+                                                       : writer_.in_chunk(first, in_chunk(inits[i], first), states[i]));
+  }
   values.clear();
-  for (const Stream& x : xs) values.push_back(value_in(op, x, true, view.length, like.per_chunk));
+  for (const Stream& x : xs) values.push_back(value_in(op, x, chunk_of(like)));
   const ValueId mask = like.shift > 0 ? writer_.mask(like.per_chunk, like.shift) : ir::kNoValue;
   const Loop loop =
-      written(writer_.step(), view, captured_by(op, true), states, values, like.per_chunk, mask, native(true));
+      written(writer_.step(), view, captured_by(op, true), carries, values, like.per_chunk, mask, native(true));
   for (size_t i = 0; i < states.size(); ++i) {
     writer_.set_next(states[i], loop.carries[i]);
     Stream last;

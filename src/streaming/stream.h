@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -28,6 +29,7 @@ struct Stream {
     kHeld,      ///< computed from inputs without time, which are given with each chunk
     kUniform,   ///< has time, but all its elements are equal: computed where it is read
     kTimed,     ///< differs from step to step
+    kLatched,   ///< follows from elements at fixed places from the beginning: known when they have come
     kLast,      ///< after each chunk: the value if the sequence ended there; a loop's last carry
     kEnd        ///< is known only at the sequence's end
   };
@@ -40,6 +42,14 @@ struct Stream {
   /// whole: no result depends on them.
   int64_t shift = 0;
   uint64_t origin = 0;  ///< values of one origin have the same elements with shifted indices, and share a history
+
+  // ---- kTimed, kLatched, kUniform
+  /// The first chunk in which the value is known. Of kTimed: what the chunks before it hold isn't part of the whole,
+  /// and the elements in front of that chunk follow from elements at fixed places. kAtStart: all is known from the
+  /// first chunk on, and what is in front of it follows from the weights.
+  int64_t since = kAtStart;
+  static constexpr int64_t kAtStart = -1;
+  bool is_held = false;  ///< kLatched: `step` is the value from chunk `since` on, else in that chunk alone
 
   // ---- kLast, kTimed
   /// Minus the number of elements at the end of the whole that would change if the sequence went on: those that depend
@@ -54,14 +64,17 @@ struct Stream {
   /// called for it.
   ir::ValueId step = ir::kNoValue;
   /// The value in the start program. kConstant: the value itself. kTimed: the lead() elements before the first chunk,
-  /// which depend on weights alone.
+  /// which depend on weights alone; if `since` is a chunk, a value of the step program, which is right in that chunk.
   ir::ValueId start = ir::kNoValue;
 
   const ir::Op* maker = nullptr;  ///< kUniform: the op of the whole program
   std::string needs;              ///< kEnd: which part of the sequence's end it needs, in words
 
+  int64_t first_chunk() const { return std::max<int64_t>(since, 0); }
   /// How many elements there are before the first chunk.
-  int64_t lead() const { return shift < 0 ? -shift : 0; }
+  int64_t lead() const { return std::max<int64_t>(first_chunk() * per_chunk - shift, 0); }
+  /// The chunk that element 0 is in, or the first one if it lies before that.
+  int64_t chunk_of_first() const { return lead() > 0 ? first_chunk() : shift / per_chunk; }
 };
 
 /// The user's error for an op that can't be streamed.

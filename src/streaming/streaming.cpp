@@ -3,6 +3,7 @@
 #include "ir/verifier.h"
 #include "passes/native_calls/native_calls.h"
 #include "passes/pass_runner.h"
+#include "streaming/fixed_places.h"
 #include "streaming/inner_loops.h"
 #include "streaming/running_totals.h"
 #include "streaming/unit_dims.h"
@@ -69,7 +70,7 @@ Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>
   std::vector<ir::ValueId> results;
   std::vector<Port> ports;
   for (ir::ValueId result : whole.body.results) {
-    const Stream output = walker.output(result, delay);
+    const Stream output = walker.output(result, delay, group);
     results.push_back(output.step);
     ports.push_back(port_of(output));
   }
@@ -79,6 +80,14 @@ Walked walked(const ir::Program& whole, const std::vector<std::optional<size_t>>
   for (const std::optional<size_t>& dim : time_dims)
     found.streamed.inputs.push_back(dim ? Port{dim, found.streamed.chunk, 0} : Port{});
   return found;
+}
+
+/// Writes calls of PyTorch as the language's own ops. Refuses those without such a form; within a loop's step they may
+/// stay.
+void with_own_ops(ir::Program& step) {
+  passes::native_calls(step);
+  for (const ir::Op& op : step.body.ops)
+    if (ir::traits_of(op.code).calls_out) refuse(op, "is a kernel of PyTorch's that has no streaming form");
 }
 
 }  // namespace
@@ -92,6 +101,7 @@ Streamed stream(const ir::Program& program, const std::vector<std::optional<size
   passes::run_passes(whole, kBefore);
   running_totals(whole);
   const Lengths lengths = lengths_of(whole, time_dims, group);
+  fixed_places(whole, lengths);
   inner_loops(whole, lengths);
   ir::verify(whole);
   const int64_t least = steps_of_chunk(whole, lengths);
@@ -105,7 +115,7 @@ Streamed stream(const ir::Program& program, const std::vector<std::optional<size
   Streamed result = walked(whole, time_dims, delay, group, lengths, chunk, std::move(histories)).streamed;
   constexpr std::string_view kAfter[] = {"canonicalise", "cse", "dce"};
   for (ir::Program* written : {&result.step, &result.start}) {
-    if (written == &result.step) passes::native_calls(*written);
+    if (written == &result.step) with_own_ops(*written);
     ir::verify(*written);
     reshape_unit_dims(*written);
     passes::run_passes(*written, kAfter);

@@ -57,10 +57,10 @@ void Walker::slice(const Op& op, const Streams& operands) {
   const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
   Stream result = time_operand(op, operands[0], dim);
   const Dim start = ir::size_attr(op, "start"), &length = whole_.type(op.results[0]).shape.at(dim);
-  if (lengths_.mentions(start)) refuse(op, "begins at step {}, counted from the end of the sequence", to_string(start));
+  if (lengths_.mentions(start))
+    return end(op, fmt::format("step {}, counted from the end of the sequence", to_string(start)), &op);
+  if (!lengths_.mentions(length)) return latch(op, result, start.constant(), length.constant());
   const auto rate = lengths_.rate(length), before = lengths_.rate(result.time.length);
-  if (!lengths_.mentions(length))
-    refuse(op, "takes {} steps of the whole sequence by number: return all steps, and pick outside", to_string(length));
   if (!rate || !before || !(*rate == *before)) refuse(op, "takes a part of the sequence that depends on its length");
   const int64_t lead = result.lead(), skipped = start.constant();
   // The elements are the same with shifted indices; but a history would begin with other elements.
@@ -70,26 +70,81 @@ void Walker::slice(const Op& op, const Streams& operands) {
   result.time.length = length;
   result.settled = std::min<int64_t>(result.settled + before_cut - whole_length(result), 0);
   result.start = result.lead() > 0
-                     ? passes::cut(writer_.start(), result.start, dim, lead - result.lead(), result.lead())
+                     ? passes::cut(writer_.before(result), result.start, dim, lead - result.lead(), result.lead())
                      : ir::kNoValue;
   define(op, 0, std::move(result), operands);
 }
 
-/// The stream with `elements` more elements at its front, which `lead` makes. Elements that already lie before the
-/// stream's first one are replaced by `fill`.
-Stream Walker::after_lead(const Stream& stream, int64_t elements, double fill,
-                          const std::function<ValueId(const Type&)>& lead) {
+/// The elements at `count` places from `first` on.
+void Walker::latch(const Op& op, const Stream& from, int64_t first, int64_t count) {
+  // What padding behind the end decides hasn't come.
+  const int64_t unsettled = from.settled < 0 ? std::max<int64_t>(-ahead_of(from) - from.settled, 0) : 0;
+  define(op, 0, writer_.latched(writer_.delayed(from, unsettled), first, count), {});
+}
+
+/// The stream with `elements` times `fill` at its front, in place of elements that already lie before its first one.
+Stream Walker::after_constants(const Stream& stream, int64_t elements, double fill) {
   if (elements == 0) return stream;
   // The shift gives an index in the stream to elements that had a negative one, so these elements need a value.
-  Stream result = writer_.masked(stream, fill);
+  Stream result = stream.lead() > 0 ? stream : writer_.masked(stream, fill);
   result.shift -= elements;
   result.origin = writer_.new_origin();
   if (result.lead() == 0) return result;
   const size_t dim = stream.time.dim;
   Type type = writer_.step().type(stream.step);
-  type.shape[dim] = elements;
-  const ValueId front = passes::cut(writer_.start(), lead(type), dim, 0, std::min(elements, result.lead()));
-  result.start = stream.lead() > 0 ? joined(writer_.start(), front, stream.start, dim) : front;
+  type.shape[dim] = std::min(elements, result.lead());
+  Builder& before = writer_.before(result);
+  const ValueId front = before.constant(fill, type);
+  result.start = stream.lead() > 0 ? joined(before, front, stream.start, dim) : front;
+  return result;
+}
+
+/// The chunk of a stream, in which `elements` elements of `front` lie before the stream's element 0, where it has any.
+ValueId Walker::with_front(ValueId front, int64_t elements, const Stream& stream) {
+  Builder& step = writer_.step();
+  const auto dim = static_cast<int64_t>(stream.time.dim);
+  const Type type = step.type(stream.step);
+  const ValueId is_behind = writer_.mask(stream.per_chunk, stream.shift);
+  ValueId rows = front;
+  if (elements == 1) {
+    ir::Shape shape = step.type(front).shape;
+    shape.erase(shape.begin() + dim);
+    std::vector<int64_t> others;
+    for (int64_t i = 0; i < type.rank(); ++i)
+      if (i != dim) others.push_back(i);
+    rows = step.broadcast(step.reshape(front, shape), type.shape, others);
+  } else {
+    std::vector<int64_t> to_front{dim}, back;
+    for (int64_t i = 0; i < type.rank(); ++i)
+      if (i != dim) to_front.push_back(i);
+    for (int64_t i = 0; i < type.rank(); ++i) back.push_back(i < dim ? i + 1 : i == dim ? 0 : i);
+    const ValueId index = writer_.positions(stream.per_chunk, stream.shift - elements);
+    const ValueId zero = step.constant(0, step.type(index));
+    const ValueId is_in_front = writer_.mask(stream.per_chunk, stream.shift - elements);
+    const ValueId place = step.select(is_behind, zero, step.select(is_in_front, index, zero));
+    rows = step.transpose(step.emit(OpCode::kGather, {step.transpose(front, to_front), place}), back);
+  }
+  return step.select(step.broadcast(is_behind, type.shape, {dim}), stream.step, rows);
+}
+
+/// `stream` behind the `elements` elements of `front`, which has no time.
+Stream Walker::behind(const Stream& front, int64_t elements, Stream stream) {
+  if (elements == 0) return stream;
+  const int64_t since = std::max(stream.since, known_from(front));
+  if (since >= 0) stream = writer_.from_chunk(stream, since);
+  Stream result = stream;
+  result.shift -= elements;
+  result.origin = writer_.new_origin();
+  if (stream.shift > stream.first_chunk() * stream.per_chunk)
+    result.step = with_front(in_step(front), elements, stream);
+  result.start = ir::kNoValue;
+  if (result.lead() == 0) return result;
+  const size_t dim = stream.time.dim;
+  const bool is_at_start = since < 0;
+  const ValueId rows = is_at_start ? front.start : in_chunk(front, since);
+  Builder& before = writer_.before(result);
+  const ValueId first = passes::cut(before, rows, dim, 0, std::min(elements, result.lead()));
+  result.start = stream.lead() > 0 ? joined(before, first, writer_.lead_of(stream), dim) : first;
   return result;
 }
 
@@ -99,8 +154,7 @@ void Walker::pad(const Op& op, const Streams& operands) {
   const Dim low = ir::size_attr(op, "low");
   if (lengths_.mentions(low)) refuse(op, "pads {} steps, which depends on the sequence's length", to_string(low));
   if (low.constant() < 0) refuse(op, "pads {} steps in front: a number of steps isn't negative", low.constant());
-  Stream result =
-      after_lead(stream, low.constant(), 0, [&](const Type& type) { return writer_.start().constant(0, type); });
+  Stream result = after_constants(stream, low.constant(), 0);
   result.time.length = whole_.type(op.results[0]).shape.at(dim);
   result.settled -= whole_length(result) - low.constant() - whole_length(stream);
   define(op, 0, std::move(result), operands);
@@ -118,11 +172,11 @@ void Walker::concat(const Op& op, const Streams& operands) {
   Stream stream = time_operand(op, operands[main.value()], dim);
   for (size_t i = *main; i-- > 0;) {
     const Stream& part = operands[i];
-    if (part.kind != Kind::kConstant)
-      refuse(op, "puts values in front of the sequence that don't follow from the model's parameters");
-    const int64_t elements = whole_.type(op.operands[i]).shape.at(dim).constant();
-    if (stream.shift > 0) refuse(op, "puts values in front of a sequence of which the first steps are missing");
-    stream = after_lead(stream, elements, 0, [&](const Type&) { return in_start(op, part); });
+    if (part.kind == Kind::kEnd) refuse_end(op, part);
+    if (part.kind != Kind::kConstant && part.kind != Kind::kHeld && part.kind != Kind::kLatched)
+      refuse(op, "puts values in front of the sequence that are known only at its end");
+    stream = behind(part, whole_.type(op.operands[i]).shape.at(dim).constant(), std::move(stream));
+    if (stream.lead() == 0) stream.since = Stream::kAtStart;
   }
   for (size_t i = *main + 1; i < operands.size(); ++i)
     stream.settled -= whole_.type(op.operands[i]).shape.at(dim).constant();
@@ -225,6 +279,8 @@ void Walker::frames(const Op& op, const Streams& operands) {
   const bool is_dim = result.time.dim + 1 < shape.size() && shape[result.time.dim + 1] == Dim(size);
   const int64_t used = is_dim ? used_of_frames(op, result.time.dim + 1) : size;
   result.shift = ceil_divide(from.shift + used - size, size);
+  if (from.since >= 0) result.shift = std::max(result.shift, from.since * result.per_chunk);
+  result.since = Stream::kAtStart;
   result.origin = writer_.new_origin();
   const int64_t settled = (whole_length(from) + from.settled - used) / size + 1;
   result.settled = std::min<int64_t>(settled - whole_length(result), 0);

@@ -98,7 +98,7 @@ void Walker::visit(const Op& op) {
       if (operand.kind == Kind::kEnd && ir::traits_of(op.code).batching == ir::Batching::kLookup &&
           is_timed_at(operands[0], 0))
         moved(op, 0, operands[0]);
-      if (operand.kind == Kind::kEnd) refuse(op, "needs {}, which is known only at the end", operand.needs);
+      if (operand.kind == Kind::kEnd && !is_along_time(op, operands)) refuse_end(op, operand);
       if (operand.kind == Kind::kLast) refuse(op, "reads a loop's last carry at steps before the last one");
     }
     if (ir::traits_of(op.code).calls_out) return external(op);
@@ -106,7 +106,7 @@ void Walker::visit(const Op& op) {
   }
   if (is_length(op)) return end(op, "the number of steps");
   for (const Stream& operand : operands)
-    if (operand.kind == Kind::kEnd) return end(op, operand.needs);
+    if (operand.kind == Kind::kEnd && !is_along_time(op, operands)) return end(op, operand.needs, operand.looks_ahead);
   const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
   if (ir::is_range(op.code) && has_time && operands[0].kind == Kind::kConstant) return positions(op);
   if (!has_time) {
@@ -138,6 +138,7 @@ void Walker::define_uniform(const Op& op, const Streams& operands) {
   Stream stream;
   stream.kind = Kind::kUniform;
   stream.maker = &op;
+  for (const Stream& operand : operands) stream.since = std::max(stream.since, known_from(operand));
   define(op, 0, std::move(stream), operands);
 }
 
@@ -145,7 +146,8 @@ Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
   Kind kind = Kind::kConstant;
   for (const Stream& operand : operands) {
     if (operand.kind == Kind::kLast) return Kind::kLast;
-    if (operand.kind == Kind::kHeld) kind = Kind::kHeld;
+    if (operand.kind == Kind::kLatched) kind = Kind::kLatched;
+    if (operand.kind == Kind::kHeld && kind == Kind::kConstant) kind = Kind::kHeld;
   }
   return kind;
 }
@@ -153,37 +155,51 @@ Kind Walker::kind_without_time(const Op& op, const Streams& operands) {
 /// An op without time. It runs once or, if it depends on inputs that are given with each chunk, in each chunk.
 void Walker::plain(const Op& op, Kind kind) {
   const bool is_step = kind != Kind::kConstant;
-  if (is_step && ir::traits_of(op.code).calls_out) refuse(op, "is a kernel of PyTorch's that has no streaming form");
   passes::Substitution map;
-  const Streams operands = operands_of(op);
-  for (size_t i = 0; i < operands.size(); ++i)
-    map.set(op.operands[i], is_step ? in_step(operands[i]) : in_start(op, operands[i]));
+  Streams read = operands_of(op);
+  const Streams captured = captures_of(op);
+  read.insert(read.end(), captured.begin(), captured.end());
+  int64_t since = Stream::kAtStart;
+  if (kind == Kind::kLatched)
+    for (const Stream& each : read) since = std::max(since, each.kind == Kind::kLatched ? each.since : 0);
   const auto bind = [&](ValueId value) {
     auto known = streams_.find(value);
-    if (known == streams_.end()) return;
-    map.set(value, is_step ? in_step(known->second) : in_start(op, known->second));
+    if (known == streams_.end() || map.contains(value)) return;
+    map.set(value, is_step ? in_chunk(known->second, since) : in_start(op, known->second));
   };
-  for (const ir::Block& region : op.regions) passes::for_each_use(region, bind);
+  if (kind == Kind::kLatched && ir::traits_of(op.code).fails != ir::Fails::kNever) harmless_before(op, since, map);
+  passes::for_each_use(op, bind);
   ir::Program& program = writer_.program(is_step);
   Op copy = passes::clone(program, op, map);
-  if (auto note = copy.attrs.find(passes::kSourceOperation); note != copy.attrs.end()) copy.attrs.erase(note);
+  // Calls that have a form of the language's own ops get it at the end; of others the note says where they are from.
+  const bool stays = is_step && ir::traits_of(op.code).calls_out;
+  if (auto note = copy.attrs.find(passes::kSourceOperation); note != copy.attrs.end() && !stays) copy.attrs.erase(note);
   program.body.ops.push_back(std::move(copy));
   for (size_t i = 0; i < op.results.size(); ++i) {
     Stream stream;
     stream.kind = kind;
+    stream.since = since;
+    stream.is_held = ir::traits_of(op.code).fails == ir::Fails::kNever &&
+                     std::ranges::all_of(read, [](auto& s) { return s.kind != Kind::kLatched || s.is_held; });
     (is_step ? stream.step : stream.start) = program.body.ops.back().results[i];
     if (!is_step && is_free(op)) stream.maker = &op;
-    define(op, i, std::move(stream), operands);
+    define(op, i, std::move(stream), operands_of(op));
   }
 }
 
-void Walker::end(const Op& op, std::string needs) {
+void Walker::end(const Op& op, std::string needs, const Op* taker) {
   for (size_t i = 0; i < op.results.size(); ++i) {
     Stream stream;
     stream.kind = Kind::kEnd;
     stream.needs = needs;
+    stream.looks_ahead = taker;
     streams_[op.results[i]] = std::move(stream);
   }
+}
+
+void Walker::refuse_end(const Op& op, const Stream& end) {
+  if (end.looks_ahead != nullptr) refuse(*end.looks_ahead, "begins at {}", end.needs);
+  refuse(op, "needs {}, which is known only at the end", end.needs);
 }
 
 int64_t Walker::whole_length(const Stream& timed) const {
@@ -198,6 +214,7 @@ void Walker::define(const Op& op, size_t result, Stream stream, const Streams& o
   if (stream.kind == Kind::kTimed) {
     if (lengths_.count(whole_.type(op.results.at(result))) != 1)
       refuse(op, "has all steps at each step, as attention has, which needs the whole sequence");
+    if (stream.lead() == 0) stream.since = Stream::kAtStart;
     stream.ahead = ahead_of(stream);
     int64_t most = 0, most_known = 0;
     stream.looks_ahead = nullptr;
@@ -208,7 +225,8 @@ void Walker::define(const Op& op, size_t result, Stream stream, const Streams& o
       most_known = operand.ahead;
       stream.looks_ahead = operand.looks_ahead;
     }
-    if (stream.ahead > most) stream.looks_ahead = &op;
+    const bool waits = stream.since > 0 && stream.looks_ahead == nullptr;
+    if (stream.ahead > most || waits) stream.looks_ahead = &op;
   } else if (stream.kind == Kind::kLast && stream.looks_ahead == nullptr) {
     for (const Stream& operand : operands) {
       if (operand.kind != Kind::kLast || operand.looks_ahead == nullptr) continue;
@@ -225,7 +243,10 @@ void Walker::define(const Op& op, size_t result, Stream stream, const Streams& o
 
 // ---- values in the two programs
 
+int64_t Walker::known_from(const Stream& stream) { return stream.kind == Kind::kHeld ? 0 : stream.since; }
+
 ValueId Walker::in_step(const Stream& free) {
+  if (free.kind == Kind::kLatched && !free.is_held) return writer_.held(free.step, free.since);
   if (free.kind != Kind::kConstant) return free.step;
   if (free.maker == nullptr) return writer_.in_step(free);
   std::vector<ValueId> operands;
@@ -234,32 +255,36 @@ ValueId Walker::in_step(const Stream& free) {
   return writer_.step().append(without_note(*free.maker, operands), declared(*free.maker, type)).results[0];
 }
 
-ValueId Walker::in_start(const Op& op, const Stream& free) {
-  if (free.kind == Kind::kConstant) return free.start;
-  refuse(op,
-         "takes the model's initial state from an input without time, which isn't known yet: it has to follow from the "
-         "model's parameters");
+/// A value that is right in this chunk, and perhaps in no other one.
+ValueId Walker::in_chunk(const Stream& free, int64_t chunk) {
+  return free.kind == Kind::kLatched && free.since == chunk ? free.step : in_step(free);
 }
 
-ValueId Walker::uniform(const Op& reader, const Stream& uniform, bool is_step, const Dim& length, int64_t elements) {
+ValueId Walker::in_start(const Op& op, const Stream& free) {
+  if (free.kind == Kind::kConstant) return free.start;
+  refuse(op, "needs a value before the first step that doesn't follow from the model's parameters");
+}
+
+ValueId Walker::uniform(const Op& reader, const Stream& uniform, const Part& part) {
   Streams operands;
   for (ValueId operand : uniform.maker->operands) operands.push_back(at(operand));
   std::vector<ValueId> values;
-  for (const Stream& operand : operands) values.push_back(value_in(reader, operand, is_step, length, elements));
-  Builder& builder = is_step ? writer_.step() : writer_.start();
-  const Type type = lengths_.sized(whole_.type(uniform.maker->results[0]), length, elements);
+  for (const Stream& operand : operands) values.push_back(value_in(reader, operand, part));
+  Builder& builder = part.is_step ? writer_.step() : writer_.start();
+  const Type type = lengths_.sized(whole_.type(uniform.maker->results[0]), part.length, part.elements);
   return builder.append(without_note(*uniform.maker, values), declared(*uniform.maker, type)).results[0];
 }
 
-ValueId Walker::value_in(const Op& reader, const Stream& stream, bool is_step, const Dim& length, int64_t elements) {
+ValueId Walker::value_in(const Op& reader, const Stream& stream, const Part& part) {
   switch (stream.kind) {
     case Kind::kTimed:
-      return is_step ? stream.step : writer_.lead_of(stream);
+      return part.is_chunk ? stream.step : writer_.lead_of(stream);
     case Kind::kUniform:
-      return uniform(reader, stream, is_step, length, elements);
+      return uniform(reader, stream, part);
     case Kind::kConstant:
     case Kind::kHeld:
-      return is_step ? in_step(stream) : in_start(reader, stream);
+    case Kind::kLatched:
+      return part.is_step ? in_step(stream) : in_start(reader, stream);
     case Kind::kLast:
     case Kind::kEnd:
       break;
@@ -267,23 +292,24 @@ ValueId Walker::value_in(const Op& reader, const Stream& stream, bool is_step, c
   internal_error("streaming: {} reads a value of the sequence's end", ir::info(reader.code).name);
 }
 
-ValueId Walker::emit(const Op& op, const Streams& operands, bool is_step, const Dim& length, int64_t elements) {
+ValueId Walker::emit(const Op& op, const Streams& operands, const Part& part) {
   std::vector<ValueId> values;
-  for (const Stream& operand : operands) values.push_back(value_in(op, operand, is_step, length, elements));
-  Builder& builder = is_step ? writer_.step() : writer_.start();
-  const Type type = lengths_.sized(whole_.type(op.results[0]), length, elements);
+  for (const Stream& operand : operands) values.push_back(value_in(op, operand, part));
+  Builder& builder = part.is_step ? writer_.step() : writer_.start();
+  const Type type = lengths_.sized(whole_.type(op.results[0]), part.length, part.elements);
   return builder.append(without_note(op, values), declared(op, type)).results[0];
 }
 
 // ---- results
 
-Stream Walker::output(ValueId result, int64_t delay) {
+Stream Walker::output(ValueId result, int64_t delay, int64_t group) {
   Stream stream = at(result);
   const auto name = [&] {
     return fmt::format("result {}", std::ranges::find(whole_.body.results, result) - whole_.body.results.begin());
   };
+  if (stream.kind == Kind::kEnd && stream.looks_ahead != nullptr) refuse_end(*stream.looks_ahead, stream);
   if (stream.kind == Kind::kEnd) user_error("{} needs {}, which a stream doesn't know", name(), stream.needs);
-  if (stream.kind == Kind::kConstant) stream.step = in_step(stream);
+  if (stream.kind == Kind::kConstant || stream.kind == Kind::kLatched) stream.step = in_step(stream);
   if (stream.kind == Kind::kUniform) {
     check(lengths_.count(whole_.type(result)) == 1, "{} has the number of steps in more than one dim", name());
     stream = timed_again(*stream.maker, stream);
@@ -302,18 +328,20 @@ Stream Walker::output(ValueId result, int64_t delay) {
     return stream;
   }
   // The first chunk gives the first elements.
-  stream = writer_.delayed(stream, std::max<int64_t>(-stream.shift, 0));
+  stream = writer_.delayed(stream, stream.lead());
   // Elements that depend on the padding of the end would change if the sequence went on, so they are delayed until its
   // next steps are known.
   if (stream.settled < 0) stream = writer_.delayed(stream, std::max<int64_t>(-stream.ahead - stream.settled, 0));
-  const int64_t steps = ceil_divide(stream.ahead * writer_.chunk(), stream.per_chunk);
+  const int64_t steps = ceil_divide(stream.ahead * writer_.chunk() * group, stream.per_chunk);
   if (steps > delay && stream.looks_ahead != nullptr) {
     refuse(*stream.looks_ahead,
-           "reads steps that are still to come: {} is complete {} steps late. Pad on the left only, or allow it with "
-           "delay={}",
+           "reads steps that are still to come: {} is complete {} steps late. Pad on the left only, with zeros, or "
+           "allow it with delay={}",
            name(), steps, steps);
   }
-  internal_check(steps <= delay, "streaming: a result looks ahead, and no op does");
+  check(steps <= delay,
+        "{} has more elements than steps have come, and is complete {} steps late: allow it with delay={}", name(),
+        steps, steps);
   // Before the sequence's first element there is silence, and no quotient of zeros.
   return writer_.masked(stream, 0);
 }

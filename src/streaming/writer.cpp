@@ -94,7 +94,7 @@ ValueId Writer::lead_of(const Stream& timed) {
   internal_check(timed.lead() == 0, "streaming: a value without the elements before its first chunk");
   Type type = step_.type(timed.step);
   type.shape.at(timed.time.dim) = 0;
-  return start_.constant(0, type);
+  return before(timed).constant(0, type);
 }
 
 Stream Writer::made(const Stream& from, TimeDim time, const Make& make) {
@@ -102,7 +102,7 @@ Stream Writer::made(const Stream& from, TimeDim time, const Make& make) {
   to.time = std::move(time);
   to.origin = new_origin();
   to.step = make(step_, from.step, from.per_chunk);
-  to.start = from.lead() > 0 ? make(start_, lead_of(from), from.lead()) : ir::kNoValue;
+  to.start = from.lead() > 0 ? make(before(from), lead_of(from), from.lead()) : ir::kNoValue;
   return to;
 }
 
@@ -144,6 +144,26 @@ Stream Writer::as_time(const Stream& timed) {
   return result;
 }
 
+/// The elements that a history of `kept` elements has before the first step: zeros, and the lead that weights give.
+ValueId Writer::initial_history(const Stream& apart, int64_t kept) {
+  const size_t dim = apart.time.dim;
+  const int64_t known = apart.since < 0 ? apart.lead() : 0, used = std::min(known, kept);
+  Type zeros = step_.type(apart.step);
+  zeros.shape[dim] = kept - used;
+  const ValueId silence = start_.constant(0, zeros);
+  if (used == 0) return silence;
+  return joined(start_, silence, passes::cut(start_, apart.start, dim, known - used, used), dim);
+}
+
+ValueId Writer::with_lead(const Stream& apart, ValueId before) {
+  const size_t dim = apart.time.dim;
+  const int64_t kept = step_.type(before).shape[dim].constant(), used = std::min(apart.lead(), kept);
+  if (used == 0) return before;
+  const ValueId lead = passes::cut(step_, apart.start, dim, apart.lead() - used, used);
+  const ValueId last = in_chunk(apart.since, lead, passes::cut(step_, before, dim, kept - used, used));
+  return kept == used ? last : joined(step_, passes::cut(step_, before, dim, 0, kept - used), last, dim);
+}
+
 ValueId Writer::with_history(const Stream& apart, int64_t elements) {
   if (elements == 0) return apart.step;
   const size_t dim = apart.time.dim;
@@ -153,15 +173,9 @@ ValueId Writer::with_history(const Stream& apart, int64_t elements) {
   if (found == kept_.end() || found->second.elements < elements) {
     const auto planned = planned_.find(apart.origin);
     const int64_t kept = std::max(elements, planned == planned_.end() ? 0 : planned->second);
-    const ValueId lead = lead_of(apart);
-    ValueId initial =
-        passes::cut(start_, lead, dim, std::max<int64_t>(apart.lead() - kept, 0), std::min(apart.lead(), kept));
-    if (apart.lead() < kept) {
-      const Type zeros{start_.type(lead).dtype, with_size(start_.type(lead).shape, dim, kept - apart.lead())};
-      initial = joined(start_, start_.constant(0, zeros), initial, dim);
-    }
-    const ValueId state = add_state("history", initial);
-    const ValueId window = step_.concat({state, apart.step}, static_cast<int64_t>(dim));
+    const ValueId state = add_state("history", initial_history(apart, kept));
+    const ValueId before = apart.since < 0 ? state : with_lead(apart, state);
+    const ValueId window = step_.concat({before, apart.step}, static_cast<int64_t>(dim));
     set_next(state, passes::cut(step_, window, dim, apart.per_chunk, kept));
     found = kept_.insert_or_assign(apart.origin, Kept{window, kept}).first;
   }
@@ -175,22 +189,78 @@ Stream Writer::delayed(const Stream& timed, int64_t elements) {
   to.shift += elements;
   to.ahead += elements;
   to.step = passes::cut(step_, with_history(from, elements), from.time.dim, 0, from.per_chunk);
-  to.start = to.lead() > 0 ? passes::cut(start_, from.start, from.time.dim, 0, to.lead()) : ir::kNoValue;
+  to.start = to.lead() > 0 ? passes::cut(before(from), from.start, from.time.dim, 0, to.lead()) : ir::kNoValue;
   to.origin = new_origin();
   return merged(to, timed.time);
 }
 
+Stream Writer::from_chunk(const Stream& timed, int64_t chunk) {
+  if (timed.since >= chunk) return timed;
+  const Stream from = apart(timed);
+  Stream to = from;
+  to.since = chunk;
+  to.origin = new_origin();
+  to.start = ir::kNoValue;
+  if (to.lead() > 0) {
+    to.start = chunk == 0 ? in_step(constant(from.start))
+                          : passes::cut(step_, with_history(from, to.lead()), from.time.dim, 0, to.lead());
+  }
+  return merged(to, timed.time);
+}
+
+// ---- elements at fixed places
+
+Stream Writer::latched(const Stream& timed, int64_t first, int64_t count) {
+  const size_t dim = timed.time.dim;
+  const int64_t end = first + count + timed.shift;
+  if (timed.since < 0 && end <= 0) return constant(passes::cut(start_, lead_of(timed), dim, first, count));
+  Stream found;
+  found.kind = Stream::Kind::kLatched;
+  found.since = std::max((std::max<int64_t>(end, 1) - 1) / timed.per_chunk, timed.first_chunk());
+  const int64_t index = found.since * timed.per_chunk - timed.shift;  // of the chunk's first element
+  const int64_t history = std::max<int64_t>(index - first, 0);
+  found.step = passes::cut(step_, with_history(timed, history), dim, first - index + history, count);
+  return found;
+}
+
+ValueId Writer::is_chunk(int64_t chunk) {
+  auto [known, is_new] = is_chunk_.try_emplace(chunk, ir::kNoValue);
+  if (!is_new) return known->second;
+  const ValueId number = step_.constant(static_cast<double>(chunk), {DType::kI64, {}});
+  return known->second = step_.binary(ir::OpCode::kEq, counter(), number);
+}
+
+ValueId Writer::in_chunk(int64_t chunk, ValueId yes, ValueId no) {
+  const Shape shape = step_.type(yes).shape;  // a copy: new values may move the program's own
+  return step_.select(step_.broadcast(is_chunk(chunk), shape, {}), yes, no);
+}
+
+ValueId Writer::held(ValueId value, int64_t chunk, double fill) {
+  auto [known, is_new] = held_.try_emplace({value, chunk, fill}, ir::kNoValue);
+  if (!is_new) return known->second;
+  const ValueId state = add_state("latched", start_.constant(fill, step_.type(value)));
+  known->second = in_chunk(chunk, value, state);
+  set_next(state, known->second);
+  return known->second;
+}
+
 // ---- elements with a negative index
+
+/// i64[]: the number of the chunk.
+ValueId Writer::counter() {
+  const Type scalar{DType::kI64, {}};
+  if (counter_ == ir::kNoValue) {
+    counter_ = add_state("chunks", start_.constant(0, scalar));
+    set_next(counter_, step_.add(counter_, step_.constant(1, scalar)));
+  }
+  return counter_;
+}
 
 ValueId Writer::positions(int64_t elements, int64_t shift) {
   auto [known, is_new] = positions_.try_emplace({elements, shift}, ir::kNoValue);
   if (!is_new) return known->second;
   const Type scalar{DType::kI64, {}}, all{DType::kI64, {elements}};
-  if (counter_ == ir::kNoValue) {
-    counter_ = add_state("chunks", start_.constant(0, scalar));
-    set_next(counter_, step_.add(counter_, step_.constant(1, scalar)));
-  }
-  const ValueId first = step_.sub(step_.mul(counter_, step_.constant(static_cast<double>(elements), scalar)),
+  const ValueId first = step_.sub(step_.mul(counter(), step_.constant(static_cast<double>(elements), scalar)),
                                   step_.constant(static_cast<double>(shift), scalar));
   const ValueId numbers = step_.emit(ir::OpCode::kIota, {}, {{"dim", int64_t{0}}}, &all);
   return known->second = step_.add(step_.broadcast(first, all.shape, {}), numbers);
@@ -204,11 +274,12 @@ ValueId Writer::mask(int64_t elements, int64_t shift) {
 }
 
 Stream Writer::masked(const Stream& timed, double fill) {
-  if (timed.shift <= 0) return timed;
+  const int64_t missing = timed.shift + timed.lead();
+  if (missing <= 0) return timed;
   Stream result = apart(timed);
   const Type type = step_.type(result.step);
   const ValueId is_real =
-      step_.broadcast(mask(result.per_chunk, result.shift), type.shape, {static_cast<int64_t>(result.time.dim)});
+      step_.broadcast(mask(result.per_chunk, missing), type.shape, {static_cast<int64_t>(result.time.dim)});
   result.step = step_.select(is_real, result.step, step_.constant(fill, type));
   result.origin = new_origin();
   return merged(result, timed.time);

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ class Writer {
   Stream add_weight(const ir::Type& type);
 
   // ---- values
+  /// Of the program that the elements in front of the first chunk are computed in.
+  ir::Builder& before(const Stream& timed) { return timed.since < 0 ? start_ : step_; }
   /// A new origin, for a timed value that no op of the whole program defines.
   uint64_t new_origin() { return next_origin_++; }
   /// The constant in the step program: a weight, a result of the start program, or an op that costs nothing.
@@ -64,12 +67,25 @@ class Writer {
   Stream delayed(const Stream& timed, int64_t elements);
   /// The chunk with the `elements` elements before it, of a value whose time is apart.
   ir::ValueId with_history(const Stream& apart, int64_t elements);
-  /// The stream with `fill` in place of elements with a negative index.
+  /// The same elements, known from this chunk on, with those in front of it as values of the step program.
+  Stream from_chunk(const Stream& timed, int64_t chunk);
+  /// The stream with `fill` in place of elements with a negative index, and of what chunks before the first one hold.
   Stream masked(const Stream& timed, double fill);
   /// bool[elements]: whether an element of the chunk belongs to the whole (has no negative index).
   ir::ValueId mask(int64_t elements, int64_t shift);
   /// i64[elements]: the index of each element of the chunk.
   ir::ValueId positions(int64_t elements, int64_t shift);
+
+  // ---- elements at fixed places
+  /// The `count` elements from index `first` on, of a stream with a dim of steps and nothing else: kLatched, or
+  /// kConstant if they lie before all chunks.
+  Stream latched(const Stream& timed, int64_t first, int64_t count);
+  /// `value`, which is right in this chunk, from that chunk on: a state that is set in it, and is `fill` before.
+  ir::ValueId held(ir::ValueId value, int64_t chunk, double fill = 0);
+  /// bool[]: whether this is the chunk.
+  ir::ValueId is_chunk(int64_t chunk);
+  /// `yes` in this chunk, else `no`.
+  ir::ValueId in_chunk(int64_t chunk, ir::ValueId yes, ir::ValueId no);
 
   // ---- state
   /// Adds a state with this initial value of the start program. Returns its value in the step program.
@@ -107,7 +123,14 @@ class Writer {
   std::unordered_map<ir::ValueId, size_t> state_at_;
   Histories planned_, wanted_;
   std::map<uint64_t, Kept> kept_;
+  ir::ValueId counter();
+  ir::ValueId initial_history(const Stream& apart, int64_t kept);
+  /// The elements before a chunk, with the stream's lead in their place in its first chunk.
+  ir::ValueId with_lead(const Stream& apart, ir::ValueId before);
+
   std::map<std::pair<int64_t, int64_t>, ir::ValueId> masks_, positions_;
+  std::map<std::tuple<ir::ValueId, int64_t, double>, ir::ValueId> held_;
+  std::map<int64_t, ir::ValueId> is_chunk_;
   ir::ValueId counter_ = ir::kNoValue;
   uint64_t next_origin_ = 0;
 };

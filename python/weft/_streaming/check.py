@@ -65,9 +65,9 @@ def _alike(example: Tensor, time: int | None, steps: int, generator: torch.Gener
 
 def _compare(i: int, whole: Tensor, parts: Tensor, time: int | None, lag: int) -> None:
     if time is not None:
-        first, last = max(lag, 0), min(parts.shape[time], whole.shape[time] + lag)
+        first, last = min(max(lag, 0), parts.shape[time]), min(parts.shape[time], whole.shape[time] + lag)
         parts = parts.narrow(time, first, max(last - first, 0))
-        begin = first - lag
+        begin = max(first - lag, 0)
         whole = whole.narrow(time, begin, max(last - first, 0))
     if whole.dtype not in BOUNDS:
         is_same = torch.equal(whole, parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 B, C = 2, 6
+MODELS = int(os.environ.get("WEFT_RANDOM_STREAMS", "40"))
 
 
 class Conv(nn.Module):
@@ -117,3 +119,47 @@ def layer(rng: random.Random, depth: int = 0) -> nn.Module:
     if kind == 7:
         return Residual(layer(rng, depth + 1))
     return Branches(layer(rng, depth + 1), layer(rng, depth + 1))
+
+
+class Reflected(nn.Module):
+    """A convolution over [B, T, C], padded on both sides by the sequence's own elements."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        half, dilation = rng.randint(0, 3), rng.randint(1, 2)
+        self.conv = nn.Conv1d(
+            *(C, C, 2 * half + 1),
+            padding=half * dilation,
+            dilation=dilation,
+            padding_mode=rng.choice(["reflect", "replicate"]),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x.transpose(1, 2)).transpose(1, 2)
+
+
+class FromTheFirst(nn.Module):
+    """What follows from a few of the first steps: the initial state of a recurrent layer, a factor, steps in front."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self.first, self.count = rng.randint(0, 4), rng.randint(1, 3)
+        self.how = rng.choice(["state", "factor", "difference", "front", "loop"])
+        self.make, self.gru = nn.Linear(C, C), nn.GRU(C, C, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        head = x[:, self.first : self.first + self.count]
+        if self.how == "front":
+            return torch.cat([head.flip(1), x], 1)[:, : -self.count]
+        made = torch.tanh(self.make(head).mean(1))
+        if self.how == "state":
+            return self.gru(x, made.unsqueeze(0))[0]
+        if self.how == "loop":
+            return torch.cat([made.unsqueeze(1), self.gru(x[:, 1:], made.unsqueeze(0))[0]], 1)
+        return x * made.unsqueeze(1) if self.how == "factor" else x - made.unsqueeze(1)
+
+
+def head(rng: random.Random) -> nn.Module:
+    """A layer whose beginning depends on the first elements, perhaps with a branch around it."""
+    inner = rng.choice([Reflected, FromTheFirst])(rng)
+    return rng.choice([inner, Residual(inner)])

@@ -104,12 +104,3 @@ def test_frames_by_unfold_and_by_fold() -> None:
         return sums.flatten(1)
 
     compare(model, torch.randn(1, 240), 1, delay=24)
-
-
-@pytest.mark.parametrize("mode", ["reflect", "replicate"])
-def test_padding_by_the_sequence_itself_is_refused(mode: str) -> None:
-    with pytest.raises(RuntimeError, match=r"a stream doesn't have when it begins: pad with zeros.*test_spectra\.py"):
-        weft.stream(lambda x: F.pad(x, (3, 3), mode=mode), torch.randn(1, 2, 40), time=2, delay=4)
-    window = torch.ones(16)
-    with pytest.raises(RuntimeError, match="pad_mode='constant'"):
-        weft.stream(lambda x: torch.stft(x, 16, 4, window=window, return_complex=True), torch.randn(1, 200), delay=16)
