@@ -35,7 +35,7 @@ tidy() {
   # Without clang's headers clang-tidy says the same and takes longer.
   rm -f "$each/own_code.so"
   if [ -d /usr/lib/llvm-19/include/clang ]; then
-    clang++-19 -std=c++17 -shared -fPIC -fno-rtti -isystem /usr/lib/llvm-19/include scripts/own_code.cpp \
+    clang++-19 -std=c++20 -shared -fPIC -fno-rtti -isystem /usr/lib/llvm-19/include scripts/own_code.cpp \
       -o "$each/own_code.so" || return 1
   fi
   # Programs around packages include headers that weft.package writes; tests compile them with all warnings as errors.

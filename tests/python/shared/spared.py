@@ -6,6 +6,7 @@ What a release calls otherwise, or no longer does, is left as it is.
 from __future__ import annotations
 
 import functools
+import sys
 import traceback
 from collections.abc import Callable
 from types import ModuleType
@@ -33,6 +34,25 @@ def _seeds_without_stacks() -> None:
         module = getattr(torch, kind, None)
         if getattr(module, "traceback", None) is traceback:
             module.traceback = _WithoutStacks()
+
+
+def _stacks_without_columns(exc: ModuleType) -> None:
+    """At each break of a graph Dynamo keeps the stack of the call for its message, and for the marks below its lines it
+    lists the places of all instructions of each function on it; under pytest there are forty of them."""
+
+    def extract() -> traceback.StackSummary:
+        stack = traceback.StackSummary.extract(traceback.walk_stack(sys._getframe(1)), lookup_lines=False)
+        stack.reverse()
+        return stack
+
+    if hasattr(exc, "_extract_stack_with_positions"):
+        exc._extract_stack_with_positions = extract
+
+
+def _lines_without_functions(convert: ModuleType) -> None:
+    """Dynamo splits each file whose lines it follows into tokens, to say in its log which function a line is in."""
+    if hasattr(convert, "get_funcname"):
+        convert.get_funcname = lambda *_: None
 
 
 def _untimed_guards(guards: ModuleType) -> None:
@@ -63,5 +83,7 @@ def _composites_found_once(utils: ModuleType) -> None:
 def leave_out() -> None:
     """To be called once in a process."""
     _seeds_without_stacks()
+    when_imported("torch._dynamo.exc", _stacks_without_columns)
+    when_imported("torch._dynamo.symbolic_convert", _lines_without_functions)
     when_imported("torch._dynamo.guards", _untimed_guards)
     when_imported("torch._export.utils", _composites_found_once)
