@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <set>
 
 namespace weft::record {
@@ -109,7 +110,8 @@ bool Template::bind(const Record& record, std::vector<int64_t>& values) const {
   for (const ir::SizeTable::Size& expression : expressions_) {
     const auto value = ir::SizeTable::evaluate<ir::PlainSizes>(expression, sizes);
     auto is_derived = [&](size_t of) { return of >= binders_.size(); };
-    if (!value || (*value < kSmallestSymbol && std::ranges::any_of(expression.values, is_derived))) return false;
+    if (!value || (std::abs(*value) < kSmallestSymbol && std::ranges::any_of(expression.values, is_derived)))
+      return false;
     values.push_back(*value);
   }
   return true;
