@@ -18,6 +18,7 @@
 #include "passes/differentiation/gradient_paths.h"
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
+#include "passes/rolling/any_length.h"
 #include "runtime/memory/arena.h"
 
 namespace py = pybind11;
@@ -31,6 +32,12 @@ Program run_passes(const Program& source, const std::vector<std::string>& names)
   passes::run_passes(program, views);
   passes::keep_paths(passes::GradientPaths(*source), program);
   return Program(std::move(program));
+}
+
+/// The two programs, of one function at two lengths, as one for any length; None if they aren't alike.
+std::optional<Program> any_length(const Program& program, int64_t length, const Program& other, int64_t other_length) {
+  std::optional<ir::Program> joined = passes::any_length(*program, length, *other, other_length);
+  return joined ? std::optional(Program(*std::move(joined))) : std::nullopt;
 }
 
 std::string plan(const std::string& text, const ir::Bindings& symbols) {
@@ -82,6 +89,7 @@ void init_programs(py::module_& m) {
       .def("__str__", [](const Program& program) { return program.called()->text(); })
       .def("count", &count_ops, py::arg("op"), "How many ops of this name it has, in its loops too.");
   m.def("run_passes", &run_passes, py::arg("program"), py::arg("passes"));
+  m.def("any_length", &any_length, py::arg("program"), py::arg("length"), py::arg("other"), py::arg("other_length"));
   m.def("plan", &plan, py::arg("text"), py::arg("symbols"), py::call_guard<py::gil_scoped_release>());
   m.def("donate", &donate, py::arg("program"), py::arg("pairs"));
   m.def("donations", &donations, py::arg("text"));

@@ -23,7 +23,7 @@ def step_of_model(model: Callable[..., Any], example: Any, time: Time, delay: in
     arguments = example if isinstance(example, tuple) else (example,)
     made = streaming_model(model, arguments, time=time, delay=delay, what=WHAT)
     check_against_whole(model, made, lambda: Stream(made).run)
-    outputs = trees.paths("y", made.result([0] * len(made.outputs)))
+    outputs = trees.paths("y", made.structured([0] * len(made.outputs)))
     is_tensor = [constant is None for constant in made.results]
     return Step(
         made.step,

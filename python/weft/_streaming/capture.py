@@ -32,6 +32,9 @@ WHOLE: tuple[Names, Names] = (
     frozenset(f"aten.{name}.default" for name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")),
 )
 
+#: Loops in Python of fewer steps are not rolled up.
+FEWEST_ROLLED = 8
+
 DIFFERS = "the model does something else for another number of steps"
 
 
@@ -290,20 +293,32 @@ class _Whole:
         return all(isinstance(traced.sizes[i][dim], str) for i, dim in enumerate(self.dims) if dim is not None)
 
     def _rolled(self, steps: int) -> tuple[_C.Program, Traced] | None:
-        """For a model with a Python loop over the steps: its program must be the same for another number of steps."""
-        found = []
-        for count in (steps, steps + 5):
+        """For a model with a Python loop over the steps: its programs for two numbers of steps as one for any, which
+        those for one of the two and for a third must give too."""
+        first, made = None, []
+        steps = max(steps, FEWEST_ROLLED)
+        for count in (steps, steps + 5, steps + 12):
             try:
                 traced = self._traced(count, None)
             except FailedError:
                 if count == steps:
                     raise
                 return None  # the model itself refuses that many
-            rolled = _C.run_passes(traced.program, ["roll", "symbolic_lengths"])
-            if rolled.count("scan") == traced.program.count("scan"):
+            rolled, length = _C.run_passes(traced.program, ["roll"]), self._length(traced)
+            if first is None:
+                if rolled.count("scan") == traced.program.count("scan"):
+                    return None
+                first = rolled, length, traced
+                continue
+            joined = _C.any_length(first[0], first[1], rolled, length)
+            if joined is None:
                 return None
-            found.append((rolled, traced))
-        return found[0] if found[0][0].text == found[1][0].text else None
+            made.append(joined)
+        assert first is not None
+        return (made[0], first[2]) if made[0].text == made[1].text else None
+
+    def _length(self, traced: Traced) -> int:
+        return next(int(traced.sizes[i][dim]) for i, dim in enumerate(self.dims) if dim is not None)
 
 
 def _time_dims(tensors: Sequence[Tensor], time: Time, what: str) -> list[int | None]:

@@ -62,7 +62,7 @@ void copy_results(ir::Program& program, size_t states) {
     const auto maker = std::ranges::find_if(
         program.body.ops, [&](const ir::Op& op) { return std::ranges::find(op.results, value) != op.results.end(); });
     const ir::Elements elements = ir::elements_of(maker->code);
-    return ir::is_constant(maker->code) || (elements != ir::Elements::kComputed && elements != ir::Elements::kSame);
+    return maker->operands.empty() || (elements != ir::Elements::kComputed && elements != ir::Elements::kSame);
   };
   std::vector<ValueId> results = program.body.results;
   std::map<ValueId, ValueId> copies;  // outputs may share a copy with a state

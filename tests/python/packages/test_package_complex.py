@@ -110,3 +110,17 @@ def test_lengths_that_are_refused(tmp_path: Path) -> None:
     for n in (1009, 32768):
         with pytest.raises(RuntimeError, match="_fft_r2c"):
             weft.package(step, (torch.zeros(()), torch.ones(n)), tmp_path / "model")
+
+
+def test_a_model_over_time_with_complex_results(tmp_path_factory: pytest.TempPathFactory) -> None:
+    def model(x: Tensor) -> dict[str, object]:
+        return {"twice": x * 2, "parts": (torch.view_as_real(x), x * 1j)}
+
+    x = torch.randn(1, 12, 3, dtype=torch.complex64)
+    folder = weft.package(model, x, tmp_path_factory.mktemp("p") / "model", time=1)
+    package = packaged.loaded(folder, tmp_path_factory)
+    assert [each.name for each in package.outputs] == ["y['twice']", "y['parts'][0]", "y['parts'][1]"]
+    twice, parts, turned = package.run(x.unsqueeze(2).movedim(1, 0).contiguous())
+    torch.testing.assert_close(torch.view_as_complex(twice)[:, :, 0].transpose(0, 1), x * 2)
+    assert torch.equal(parts[:, :, 0].transpose(0, 1), torch.view_as_real(x))
+    torch.testing.assert_close(torch.view_as_complex(turned)[:, :, 0].transpose(0, 1), x * 1j)

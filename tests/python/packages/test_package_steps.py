@@ -316,3 +316,17 @@ def test_outputs_may_be_missing(tmp_path: Path) -> None:
 
     folder = weft.package(without, (torch.zeros(3), torch.ones(3)), tmp_path / "model")
     assert [output["name"] for output in json.loads((folder / "model.json").read_text())["outputs"]] == ["y[1]['y']"]
+
+
+def test_results_that_are_constants(tmp_path_factory: pytest.TempPathFactory) -> None:
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Any]:
+        return h + x, (torch.arange(3), torch.arange(6).view(2, 3).t(), torch.ones(2), torch.arange(0), x, h, x)
+
+    folder = weft.package(step, (torch.zeros(3), torch.ones(3)), tmp_path_factory.mktemp("p") / "model")
+    model, h = packaged.loaded(folder, tmp_path_factory), torch.zeros(3)
+    for x in torch.randn(3, 3):
+        h, expected = step(h, x)
+        for found, wanted in zip(model.step(x), expected, strict=True):
+            assert torch.equal(found, wanted)
+    folder = weft.package(lambda h, x: (torch.arange(3), h), (torch.zeros(3).long(), None), folder.parent / "other")
+    assert packaged.loaded(folder, tmp_path_factory).run(steps=3).tolist() == [[0, 0, 0], [0, 1, 2], [0, 1, 2]]
