@@ -201,7 +201,10 @@ TimeDim Walker::moved(const Op& op, size_t operand, const Stream& stream) {
       return time;
     case OpCode::kGather:
       if (operand == 1) return time;
-      if (time.dim == 0) refuse(op, "picks steps by number, as `x[:, -1]` does: return all steps, and pick outside");
+      if (time.dim == 0)
+        refuse(op,
+               "picks steps by number, as `x[:, -1]` does: take `x[:, k]` or a slice, counted from the beginning, or "
+               "return all steps, and pick outside");
       time.dim += static_cast<size_t>(whole_.type(op.operands[1]).rank()) - 1;
       return time;
     case OpCode::kReduceSum:

@@ -198,6 +198,9 @@ def looped_from_the_second(x: Tensor) -> Tensor:
         lambda x: ROWS[(x[:, 1, :1] * 0 + x[:, 5, :1].abs() * 3).long().clamp(0, 8)] + x,
         lambda x: F.pad((x - x[:, 1:2]).transpose(1, 2), (3, 2), mode="reflect"),
         lambda x: CONV(F.pad((x - x[:, 1:2]).transpose(1, 2), (3, 2), mode="replicate")),
+        lambda x: x + x[:, 0:6:2].sum(1, keepdim=True),
+        lambda x: x[:, ::2] - x[:, 1:2],
+        lambda x: (x[:, ::2] * x[:, ::2][:, 3:4]).repeat_interleave(2, 1),
         looped,
         looped_from_the_second,
     ],
@@ -325,6 +328,8 @@ def test_a_head_of_many_steps_is_one_state() -> None:
         (lambda x: GRU(x, x[:, -1].unsqueeze(0))[0], 50, "(from the end|picks steps by number)"),
         (lambda x: x * GRU(x)[1].squeeze(0).unsqueeze(1), 50, "last carry"),
         (lambda x: torch.cat([x[:, -2:], x], 1), 50, "counted from the end of the sequence"),
+        (lambda x: x + x[:, [0, 2]].sum(1, keepdim=True), 50, "take `x.*or a slice, counted from the beginning"),
+        (lambda x: x + torch.linalg.svd(x[:, :4])[1].sum(), 50, "svd.* has no streaming form"),
         (lambda x: x[:, -3:], 50, "counted from the end of the sequence"),
     ],
 )

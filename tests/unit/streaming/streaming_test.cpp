@@ -276,7 +276,8 @@ TEST(Streaming, RefusesWhatNeedsTheEnd) {
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %n = size {of = dim(T)} : f32[] return %n }"),
             "result 0 needs the number of steps, which a stream doesn't know");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2], %i: i64[3]) { %y = gather %x, %i return %y }"),
-            "gather picks steps by number, as `x[:, -1]` does: return all steps, and pick outside");
+            "gather picks steps by number, as `x[:, -1]` does: take `x[:, k]` or a slice, counted from the beginning, "
+            "or return all steps, and pick outside");
 }
 
 TEST(Streaming, RefusesLoopsThatNeedMoreThanTheirStep) {
