@@ -158,3 +158,15 @@ def without_autocast_cache() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(before)
+
+
+@contextlib.contextmanager
+def without_fused_attention() -> Iterator[None]:
+    """Makes layers of attention call the operations that they are made of, as they do in training: in inference
+    nn.MultiheadAttention and nn.TransformerEncoderLayer are one kernel of PyTorch's each."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)

@@ -115,7 +115,7 @@ def _record(
         arguments = pytree.tree_unflatten(arguments, function.spec)
     variables = _variables(function)
     try:
-        with _Aside(run, indices):
+        with _Aside(run, indices, function.is_alone):
             sizes = _transformed_sizes if shown is None else shown.captured
             if sizes is not None and (shown is not None or run.transformed or forward_mode):
                 with _Substitute(recording, sizes) as substitute:
@@ -211,8 +211,10 @@ def randomness_kept() -> Iterator[None]:
 class _Aside:
     """Records the run within, hidden from everything else that is active in this thread except `indices`."""
 
-    def __init__(self, run: Run, indices: ByTensors | None) -> None:
+    def __init__(self, run: Run, indices: ByTensors | None, is_alone: bool = False) -> None:
         self.run, self.others = run, _others(run)
+        if is_alone:
+            self.others.append(modes.without_fused_attention)
         if indices is not None:
             self.others.append(lambda: indices)
 

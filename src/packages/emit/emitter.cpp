@@ -11,6 +11,23 @@ namespace weft::packages {
 using ir::ValueId;
 using llvm::Value;
 
+namespace {
+
+std::vector<bool> read_apart(const ir::Program& program) {
+  std::vector<int64_t> readers(program.values.size(), 0), others(program.values.size(), 0);  // that are no slices
+  for (ValueId result : program.body.results) ++readers[result], ++others[result];
+  for (const ir::Op& op : program.body.ops)
+    for (ValueId operand : op.operands) {
+      ++readers[operand];
+      if (!ir::is_range(op.code)) ++others[operand];
+    }
+  std::vector<bool> found;
+  for (size_t i = 0; i < readers.size(); ++i) found.push_back(readers[i] <= 1 || others[i] == 0);
+  return found;
+}
+
+}  // namespace
+
 Emitter::Emitter(const Bound& step, const Plan& plan, const StoredWeights& weights, const Target& target,
                  llvm::Module& module)
     : step_(step),
@@ -21,7 +38,8 @@ Emitter::Emitter(const Bound& step, const Plan& plan, const StoredWeights& weigh
       target_(target),
       module_(module),
       b_(module.getContext()),
-      index_(module.getDataLayout().getIntPtrType(module.getContext())) {
+      index_(module.getDataLayout().getIntPtrType(module.getContext())),
+      is_read_apart_(read_apart(program_)) {
   for (size_t task = 0; task < tasks_.tasks.size(); ++task)
     for (ValueId value : tasks_.tasks[task].reads) last_reader_[value] = task;
   for (ValueId result : program_.body.results) last_reader_[result] = tasks_.tasks.size();

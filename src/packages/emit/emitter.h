@@ -158,7 +158,6 @@ class Emitter {
   Sum sum_of(ir::ValueId value, const Place& place);
   void add_leaves(ir::ValueId value, const Place& place, bool top, Sum& sum);
   bool is_packable(ir::ValueId value, const Place& place) const;
-  bool is_read_apart(ir::ValueId value) const;
   llvm::Value* plain_sum(const Sum& sum);
   llvm::Value* multiply_add(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   llvm::Value* add(llvm::Value* a, llvm::Value* b);
@@ -350,6 +349,8 @@ class Emitter {
   std::set<ir::ValueId> current_;  ///< values that the nest being emitted stores
   std::map<std::tuple<ir::ValueId, Place, unsigned>, llvm::Value*> known_;  ///< at a step of those at once
   std::map<ir::ValueId, int64_t> depths_;
+  /// By value: whether no element is read twice, since the value has one reader, or all readers are slices.
+  std::vector<bool> is_read_apart_;
   std::map<ir::ValueId, Rounded> rounded_;      ///< left operands whose rows are in 8 bits
   std::map<ir::ValueId, size_t> last_rounded_;  ///< the last task that multiplies them
   std::map<std::tuple<unsigned, llvm::Value*, llvm::Value*>, llvm::Value*> computed_;  ///< of coordinates

@@ -63,7 +63,7 @@ void Emitter::add_leaves(ValueId value, const Place& place, bool top, Sum& sum) 
     return;
   }
   const bool own = top || !current_.contains(value);  // a value of the nest is a sum of its own
-  if (!loads && own && ir::is_addition(op->code) && (top || is_read_apart(value))) {
+  if (!loads && own && ir::is_addition(op->code) && (top || is_read_apart_[value])) {
     for (ValueId operand : op->operands) add_leaves(operand, place, false, sum);
     return;
   }
@@ -94,19 +94,6 @@ bool Emitter::is_packable(ValueId value, const Place& place) const {
     if (std::ranges::count(op->attr<std::vector<int64_t>>("dims"), static_cast<int64_t>(i)) > 0) return false;
   }
   return place.lane >= 0;
-}
-
-/// Whether no element of the value is read twice: the value has one reader, or all readers are slices.
-bool Emitter::is_read_apart(ValueId value) const {
-  int64_t readers = std::ranges::count(program_.body.results, value);
-  bool slices = readers == 0;
-  for (const Op& op : program_.body.ops)
-    for (ValueId operand : op.operands)
-      if (operand == value) {
-        ++readers;
-        slices = slices && ir::is_range(op.code);
-      }
-  return readers <= 1 || slices;
 }
 
 Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
