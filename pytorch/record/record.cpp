@@ -78,15 +78,14 @@ Template::Word Template::word(size_t i, const Record& first, const Record& secon
   if (kind != Record::Kind::kSize) throw Mismatch();
   const auto dim = sizes.find(one, two, third ? std::optional(third->words()[i]) : std::nullopt);
   if (!dim) throw Mismatch();
-  return {0, kind, false, number_of(*dim, one < 0)};
+  return {0, kind, false, number_of(*dim)};
 }
 
-int32_t Template::number_of(const ir::Dim& dim, bool is_negative) {
+int32_t Template::number_of(const ir::Dim& dim) {
   const auto known = std::ranges::find(dims_, dim);
   if (known == dims_.end()) {
     dims_.push_back(dim);
     expressions_.push_back(table_.add(dim));
-    is_negative_.push_back(is_negative);
     return static_cast<int32_t>(dims_.size()) - 1;
   }
   return static_cast<int32_t>(known - dims_.begin());
@@ -107,13 +106,10 @@ bool Template::bind(const Record& record, std::vector<int64_t>& values) const {
   }
   values.clear();
   if (!table_.derive<ir::PlainSizes>(sizes)) return false;
-  for (size_t i = 0; i < expressions_.size(); ++i) {
-    const ir::SizeTable::Size& expression = expressions_[i];
+  for (const ir::SizeTable::Size& expression : expressions_) {
     const auto value = ir::SizeTable::evaluate<ir::PlainSizes>(expression, sizes);
     auto is_derived = [&](size_t of) { return of >= binders_.size(); };
-    if (!value) return false;
-    const int64_t size = is_negative_[i] ? -*value : *value;  // of another sign an index counts from the other end
-    if (size < kSmallestSymbol && std::ranges::any_of(expression.values, is_derived)) return false;
+    if (!value || (*value < kSmallestSymbol && std::ranges::any_of(expression.values, is_derived))) return false;
     values.push_back(*value);
   }
   return true;

@@ -103,7 +103,7 @@ class Template {
   };
 
   Word word(size_t i, const Record& first, const Record& second, const Record* third, SizeFit& sizes);
-  int32_t number_of(const ir::Dim& dim, bool is_negative);
+  int32_t number_of(const ir::Dim& dim);
   /// False if the record differs in anything but numbers. The places of numbers that differ go to `numbers`.
   bool compare(const Record& record, std::vector<size_t>* numbers) const;
   bool bind(const Record& record, std::vector<int64_t>& values) const;
@@ -111,8 +111,7 @@ class Template {
   std::vector<Word> words_;
   ir::SizeTable table_;
   std::vector<ir::Dim> dims_;                     ///< the expressions that occur,
-  std::vector<ir::SizeTable::Size> expressions_;  ///< how they are computed,
-  std::vector<bool> is_negative_;                 ///< and whether they were negative in the records
+  std::vector<ir::SizeTable::Size> expressions_;  ///< and how they are computed
   std::vector<size_t> binders_;                   ///< by symbol: the place of a word that is this symbol alone
   std::vector<size_t> free_;
   uint64_t structure_;

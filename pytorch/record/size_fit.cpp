@@ -36,11 +36,6 @@ bool SizeFit::fits_third(const Dim& dim, std::optional<int64_t> third) const {
 
 std::optional<Dim> SizeFit::find(int64_t first, int64_t second, std::optional<int64_t> third) {
   if (first == second) return Dim(first);
-  if (first < 0 && second < 0) {  // counted from an end, as in x[-y.shape[0]:]
-    if (third) third = -*third;
-    const std::optional<Dim> size = find(-first, -second, third);
-    return size ? std::optional(Dim(-1) * *size) : std::nullopt;
-  }
   if (auto found = found_.find({first, second}); found != found_.end()) {
     if (found->second && !fits_third(*found->second, third)) found->second.reset();
     return found->second;

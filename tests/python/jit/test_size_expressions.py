@@ -72,6 +72,31 @@ def test_other_lengths_compile_nothing(fn: Callable[..., Any], inputs: list[list
     assert compiled(lambda: [agrees(fn, jitted, each) for each in inputs[1:]]) == 0
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, y: x[40 - len(y) : 44 - len(y)] + y[:4].sum(),
+        lambda x, y: x[len(y) - 40 : len(y) - 36] + y[:4].sum(),
+        lambda x, y: x[-len(y) : 20 - len(y)] + y[:4].sum(),
+        lambda x, y: x[-len(y) :] * y,
+        lambda x, y: x[5 - len(y) :].sum(0) * y,
+        lambda x, y: x[: -len(y)].sum(0) * y,
+        lambda x, y: x.select(0, 40 - len(y)) * y,
+        lambda x, y: x.select(0, -len(y)) * y,
+        lambda x, y: x.narrow(0, 60 - len(y), 3).sum(0) * y,
+    ],
+)
+def test_places_counted_from_either_end(fn: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """A bound that is a number less a size is a place from the front at one size and from the end at another."""
+    torch.manual_seed(0)
+    jitted, x = weft.jit(fn), torch.randn(64, 3)
+    for length in (30, 20, 42, 50, 58, 25, 36, 7, 41, 39):
+        agrees(fn, jitted, [x, torch.randn(length, 3)])
+    jitted = weft.jit(fn)  # whose first size is on the other side
+    for length in (50, 58, 42, 30, 20, 60):
+        agrees(fn, jitted, [x, torch.randn(length, 3)])
+
+
 def test_the_number_of_programs() -> None:
     jitted = weft.jit(lambda *inputs: attention(*inputs))
     with torch.no_grad():

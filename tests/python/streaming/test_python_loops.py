@@ -123,36 +123,3 @@ def test_bits_of_a_package(tmp_path: Path) -> None:
     for t in range(30):
         found, expected = package.step(x[:, t : t + 1]), stream.step(x[:, t : t + 1])
         assert all(map(torch.equal, found, expected))
-
-
-def valid(layers: int) -> Callable[[Tensor], Tensor]:
-    """Convolutions without padding, whose results are cut to the shortest from their ends."""
-    weights = [torch.randn(4, 4, 2) * 0.3 for _ in range(layers)]
-
-    def model(x: Tensor) -> Tensor:
-        skips = []
-        for i, weight in enumerate(weights):
-            z = torch.tanh(F.conv1d(x, weight, dilation=2**i))
-            x = x[:, :, -z.shape[2] :] + z
-            skips.append(z)
-        size = x.shape[-1]
-        return x + sum(skip[..., -size:] for skip in skips)
-
-    return model
-
-
-@pytest.mark.parametrize(("layers", "steps"), [(1, 20), (2, 30), (4, 60)])
-def test_slices_counted_from_the_end(layers: int, steps: int) -> None:
-    torch.manual_seed(0)
-    stream = compare(valid(layers), torch.randn(2, 4, steps), 2)
-    assert stream.outputs[0].lag == 2**layers - 1
-
-
-def test_slices_counted_from_the_end_at_all_sizes() -> None:
-    def model(x: Tensor) -> Tensor:
-        return x[:, -x[:, 2:].shape[1] :]  # of no elements: all of x
-
-    jitted = weft.jit(model)
-    for steps in (50, 51, 7, 3, 2, 1, 60, 2):
-        x = torch.randn(2, steps)
-        assert torch.equal(jitted(x), model(x))
