@@ -357,4 +357,6 @@ def _steps(tensors: Sequence[Tensor], dims: Sequence[int | None], what: str) -> 
         raise ValueError(
             f"{what}: the example's tensors have {sorted(steps)} steps along {list(dims)}; they must agree"
         )
+    if 0 in steps:
+        raise ValueError(f"{what}: the example has no steps: give it one at least")
     return steps.pop()

@@ -73,6 +73,10 @@ def test_layers_that_are_not_ready_are_refused(tmp_path: Path) -> None:
             take(nn.Sequential(nn.LazyConv1d(4, 1)))
         with pytest.raises(RuntimeError, match=r"weight_norm .* take theirs of torch\.nn\.utils\.parametrizations"):
             take(torch.nn.utils.weight_norm(nn.Conv1d(3, 3, 1)))
+    with pytest.raises(ValueError, match="the example has no steps"):
+        weft.stream(nn.ReLU(), x[:, :, :0], time=2)
+    with pytest.raises(ValueError, match=r"'new' is a keyword of C\+\+"):
+        weft.package(nn.ReLU(), x, tmp_path / "new", time=2)
     sparse = torch.eye(4).to_sparse()
     with pytest.raises(RuntimeError, match=r"layout Sparse; to_dense\(\)"):
         weft.package(
