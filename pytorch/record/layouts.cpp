@@ -18,7 +18,8 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
   for (const c10::IValue& argument : torch::jit::last(*stack, op.schema().arguments().size())) {
     if (!argument.isTensor() || !argument.toTensor().defined() || argument.toTensor().layout() == at::kStrided)
       continue;
-    throw UnsupportedError(op.schema().name() + ": a tensor of layout " + c10::str(argument.toTensor().layout()));
+    throw UnsupportedError(op.schema().name() + ": a tensor of layout " + c10::str(argument.toTensor().layout()) +
+                           "; to_dense() gives one that can be a program's");
   }
   throw UnsupportedError(op.schema().name() + ": a tensor that is not dense");
 }

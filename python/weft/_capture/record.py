@@ -338,9 +338,11 @@ def refuse_leaks(function: Function, run: Run, has_own_sizes: bool = True) -> No
     name, tensor = next((pair for pair in names if pair[0]), ("", kept[0]))
     where = f"as {name}{line_of(name, function.users)}" if name else "as by appending to a list"
     described = trees.describe(tensor) if has_own_sizes else f"tensor ({str(tensor.dtype).removeprefix('torch.')})"
+    # torch.nn.utils.weight_norm and spectral_norm set the weight at each call of the module
+    hint = "; if torch.nn.utils.weight_norm or spectral_norm sets it, take theirs of torch.nn.utils.parametrizations"
     raise LeakError(
         f"{function.what} has a side effect: a {described} that it computes is kept "
-        f"after it returns, {where}; return it as part of the result instead"
+        f"after it returns, {where}; return it as part of the result instead{hint if name.endswith('.weight') else ''}"
     )
 
 

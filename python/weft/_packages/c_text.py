@@ -6,6 +6,17 @@ from weft._base import trees
 from weft._base.dtypes import DTYPES
 from weft._packages.steps import Step
 
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
+concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do
+double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace
+new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return
+short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef
+typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+#: What no namespace of C++ can be named.
+CPP_KEYWORDS = frozenset(_KEYWORDS.split())
+
 #: PyTorch's names of dtypes, by the engine's.
 TORCH_NAMES = {name: str(dtype).removeprefix("torch.") for dtype, name in DTYPES.items()}
 

@@ -13,6 +13,7 @@ from weft import _C
 from weft._base.errors import raise_if_internal
 from weft._base.words import did_you_mean
 from weft._packages import folder
+from weft._packages.c_text import CPP_KEYWORDS
 from weft._packages.models import step_of_model
 from weft._packages.steps import WHAT, Step, step_of
 from weft._streaming.capture import Time
@@ -79,6 +80,10 @@ def package(
     prefix = path.name if name is None else name
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
         raise ValueError(f"{WHAT}: {prefix!r} is no name in C, which the package's functions begin with: give another")
+    if prefix in CPP_KEYWORDS:
+        raise ValueError(
+            f"{WHAT}: {prefix!r} is a keyword of C++, where the package's functions are a namespace: give another name"
+        )
     stored, activations = _stored(quantize)
     wanted = _targets(targets, activations == "i8")
     if _is_over_time(model, example, time):

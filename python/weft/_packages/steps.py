@@ -18,6 +18,7 @@ from weft._capture.complex_numbers import as_pairs
 from weft._capture.runs import Function
 from weft._control.scan_call import Call
 from weft._packages.module_steps import step_of_module
+from weft._streaming.capture import check_initialised
 
 WHAT = "weft.package"
 
@@ -68,6 +69,7 @@ def step_of(model: nn.Module | Callable[..., Any], example: Any) -> Step:
         TypeError: it is neither, or the example doesn't fit it.
         RuntimeError: the step can't be one program.
     """
+    check_initialised(model, WHAT)
     if isinstance(model, nn.Module) and (made := step_of_module(model, example)) is not None:
         step, init, x = made
     else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft import _C
 from weft._base import trees
@@ -99,6 +99,7 @@ def streaming_model(
 
     Raises the errors of weft.stream.
     """
+    check_initialised(model, what)
     leaves, spec = trees.flatten((example, {}))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     whole = _Whole(model, leaves, spec, _time_dims(tensors, time, what), what)
@@ -138,6 +139,14 @@ def streaming_model(
         are_complex,
         results_spec,
     )
+
+
+def check_initialised(model: Callable[..., Any], what: str) -> None:
+    """Raises ValueError if a lazy module among the model's has no parameters yet."""
+    if isinstance(model, nn.Module):
+        for name, parameter in model.named_parameters():
+            if nn.parameter.is_lazy(parameter):
+                raise ValueError(f"{what}: {name} of the model has no size yet: call the (lazy) module once before")
 
 
 def _streamed(whole: _Whole, steps: int, delay: int, chunk: int) -> tuple[_C.Streamed, Traced]:
@@ -342,4 +351,6 @@ def _steps(tensors: Sequence[Tensor], dims: Sequence[int | None], what: str) -> 
         raise ValueError(
             f"{what}: the example's tensors have {sorted(steps)} steps along {list(dims)}; they must agree"
         )
+    if 0 in steps:
+        raise ValueError(f"{what}: the example has no steps: give it one at least")
     return steps.pop()

@@ -63,3 +63,24 @@ def test_a_response_of_many_samples(channels: int) -> None:
     weight = torch.randn(channels, 1, 400) * 0.05
     model = lambda x: F.conv1d(F.pad(x, (399, 0)), weight, groups=channels)  # noqa: E731
     assert compare(model, torch.randn(1, channels, 500), 2).target is not None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_that_are_not_ready_are_refused(tmp_path: Path) -> None:
+    x = torch.randn(1, 3, 20)
+    for take in (lambda m: weft.stream(m, x, time=2), lambda m: weft.package(m, x, tmp_path / "model", time=2)):
+        with pytest.raises(ValueError, match=r"0\.weight of the model has no size yet: call the \(lazy\) module once"):
+            take(nn.Sequential(nn.LazyConv1d(4, 1)))
+        with pytest.raises(RuntimeError, match=r"weight_norm .* take theirs of torch\.nn\.utils\.parametrizations"):
+            take(torch.nn.utils.weight_norm(nn.Conv1d(3, 3, 1)))
+    with pytest.raises(ValueError, match="the example has no steps"):
+        weft.stream(nn.ReLU(), x[:, :, :0], time=2)
+    with pytest.raises(ValueError, match=r"'new' is a keyword of C\+\+"):
+        weft.package(nn.ReLU(), x, tmp_path / "new", time=2)
+    sparse = torch.eye(4).to_sparse()
+    with pytest.raises(RuntimeError, match=r"layout Sparse; to_dense\(\)"):
+        weft.package(
+            lambda h, x: (torch.sparse.mm(sparse, h), x), (torch.zeros(4, 1), torch.zeros(1)), tmp_path / "model"
+        )
+    model = torch.nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 3, 1))
+    compare(model, x, 2)
