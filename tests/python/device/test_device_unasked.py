@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 from torch import nn
 
 import weft
@@ -22,7 +22,7 @@ def said_by(*arguments):
     path = os.pathsep.join(filter(None, [str(Path(weft.__file__).parent.parent), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WEFT_DEVICE": "1"}
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments], env=environment, capture_output=True, text=True, timeout=300
+        [warm_python.command(), str(PROGRAM), *arguments], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -34,7 +34,7 @@ def needs(*programs: str) -> None:
 def amplifier(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
     needs("cc", "c++")
     output = tmp_path_factory.mktemp("amp")
-    return output, amp.run(output, most=300, hidden=16)
+    return output, amp.run(output, most=200, hidden=16)
 
 
 def test_the_amplifier(amplifier: tuple[Path, dict[str, float]]) -> None:
@@ -116,7 +116,7 @@ def test_the_player_of_damaged_files(amplifier: tuple[Path, dict[str, float]]) -
 def denoising(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
     needs("cc")
     output = tmp_path_factory.mktemp("denoiser")
-    return output, denoiser.run(output, most=40)
+    return output, denoiser.run(output, most=25)
 
 
 def test_the_denoiser(denoising: tuple[Path, dict[str, float]]) -> None:
@@ -163,7 +163,7 @@ def test_the_spotter_without_words(tmp_path: Path) -> None:
 def test_the_policy(tmp_path: Path) -> None:
     """A policy that is only partly trained; in C the loop answers as in PyTorch, for the same measurements."""
     needs("cc")
-    figures = policy.run(tmp_path, most=400, steps=2000, rate=0)
+    figures = policy.run(tmp_path, most=300, steps=2000, rate=0)
     assert figures["difference"] <= policy.BOUND
     assert figures["trained"] < 0.5 * figures["untrained"]
     assert 0 < figures["step_median"] <= figures["step_999"] <= figures["step_max"]

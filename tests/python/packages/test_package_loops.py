@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import weft
 
-T, B, N = 10, 3, 6
+T, B, N = 6, 3, 6
 
 
 @pytest.fixture(autouse=True)
