@@ -129,6 +129,12 @@ ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   return call.reshape(call.builder.slice(call.builder.reshape(x, shape), dim + 1, 0, 1), call.result.shape);
 }
 
+/// Whether a bound counts from the dim's end: a negative number, or one that is negative for any sizes.
+bool is_from_end(const ir::Dim& at) {
+  if (at.is_constant()) return at.constant() < 0;
+  return at.number() <= 0 && std::ranges::all_of(at.terms(), [](const ir::Dim::Term& term) { return term.factor < 0; });
+}
+
 /// The slice of a dim whose size or bounds are no numbers. PyTorch clips the bounds, which their expressions don't
 /// show, so the result's size tells what was taken. If the start was clipped, a size is negative, which is an error at
 /// the call.
@@ -137,7 +143,7 @@ ValueId slice_of_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t 
   const ir::Dim taken = call.result.shape[static_cast<size_t>(dim)];
   auto bound = [&](size_t i) {
     const ir::Dim at = call.size_argument(i);
-    return at.is_constant() && at.constant() < 0 ? size + at : at;
+    return is_from_end(at) ? size + at : at;
   };
   const ir::Dim start = call.is_none(2) || taken == ir::Dim(0) ? ir::Dim(0) : bound(2);
   if (step == 1) return call.builder.slice(x, dim, start, start + taken);
