@@ -122,3 +122,30 @@ def test_bits_of_a_package(tmp_path: Path) -> None:
     for t in range(30):
         found, expected = package.step(x[:, t : t + 1]), stream.step(x[:, t : t + 1])
         assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_last_states_beside_all(rows: int, count: int) -> None:
+    torch.manual_seed(0)
+    cell = nn.LSTMCell(5, 12)
+
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        state = (torch.zeros(x.shape[0], 12), torch.zeros(x.shape[0], 12))
+        hs = []
+        for step in x.unbind(1):
+            state = cell(step, state)
+            hs.append(state[0])
+        return torch.stack(hs, 1), *state[:count]
+
+    x = torch.randn(rows, 30, 5)
+    stream = weft.stream(model, x)
+    outputs, at = [], 0
+    for steps in (7, 1, 22):
+        y, *states = stream.run(x[:, at : at + steps])
+        outputs.append(y)
+        at += steps
+        with torch.no_grad():
+            expected, *lasts = model(x[:, :at])  # as if the sequence ended there
+        torch.testing.assert_close(states, lasts, atol=1e-6, rtol=0)
+        torch.testing.assert_close(torch.cat(outputs, 1), expected, atol=1e-6, rtol=0)
