@@ -19,6 +19,7 @@
 #include "passes/differentiation/vjp.h"
 #include "passes/pass_runner.h"
 #include "passes/rolling/any_length.h"
+#include "passes/simplification/constant_calls.h"
 #include "runtime/memory/arena.h"
 
 namespace py = pybind11;
@@ -38,6 +39,14 @@ Program run_passes(const Program& source, const std::vector<std::string>& names)
 std::optional<Program> any_length(const Program& program, int64_t length, const Program& other, int64_t other_length) {
   std::optional<ir::Program> joined = passes::any_length(*program, length, *other, other_length);
   return joined ? std::optional(Program(*std::move(joined))) : std::nullopt;
+}
+
+/// The calls of PyTorch that follow from the inputs from `first` on alone, and the program that takes their results
+/// behind its inputs; None if there is no such call.
+std::optional<std::pair<Program, Program>> constant_calls(const Program& program, size_t first) {
+  std::optional<passes::ConstantCalls> found = passes::constant_calls(*program, first);
+  if (!found) return std::nullopt;
+  return std::pair(Program(std::move(found->calls)), Program(std::move(found->rest)));
 }
 
 std::string plan(const std::string& text, const ir::Bindings& symbols) {
@@ -90,6 +99,7 @@ void init_programs(py::module_& m) {
       .def("count", &count_ops, py::arg("op"), "How many ops of this name it has, in its loops too.");
   m.def("run_passes", &run_passes, py::arg("program"), py::arg("passes"));
   m.def("any_length", &any_length, py::arg("program"), py::arg("length"), py::arg("other"), py::arg("other_length"));
+  m.def("constant_calls", &constant_calls, py::arg("program"), py::arg("first"));
   m.def("plan", &plan, py::arg("text"), py::arg("symbols"), py::call_guard<py::gil_scoped_release>());
   m.def("donate", &donate, py::arg("program"), py::arg("pairs"));
   m.def("donations", &donations, py::arg("text"));

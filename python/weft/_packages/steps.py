@@ -110,14 +110,26 @@ def _captured(step: Callable[..., Any], init: Any, x: Any) -> Step:
 
     ((ys_spec, kinds),) = found.extra
     ys = trees.paths("y", trees.unflatten(list(range(len(kinds))), ys_spec))
+    states, inputs = _named("carry", init, call.carry), _named("x", x, tensors)
+    program, weights = _with_constant_calls(found.captured.program, len(states) + len(inputs), found.inputs)
     return Step(
-        found.captured.program,
-        _named("carry", init, call.carry),
-        _named("x", x, tensors),
-        found.inputs,
+        program,
+        states,
+        inputs,
+        weights,
         [path for path, kind in zip(ys, kinds, strict=True) if kind is not None],
         place_of,
     )
+
+
+def _with_constant_calls(program: _C.Program, first: int, weights: list[Tensor]) -> tuple[_C.Program, list[Tensor]]:
+    """The program and its weights, with what PyTorch computes from weights alone (a matrix exponential, an orthogonal
+    parametrization) as further weights."""
+    found = _C.constant_calls(program, first)
+    if found is None:
+        return program, weights
+    calls, rest = found
+    return rest, [*weights, *torch.ops.weft.call(calls.text, weights)]
 
 
 def _named(name: str, tree: Any, leaves: list[Tensor | None]) -> dict[str, Tensor]:

@@ -330,3 +330,23 @@ def test_results_that_are_constants(tmp_path_factory: pytest.TempPathFactory) ->
             assert torch.equal(found, wanted)
     folder = weft.package(lambda h, x: (torch.arange(3), h), (torch.zeros(3).long(), None), folder.parent / "other")
     assert packaged.loaded(folder, tmp_path_factory).run(steps=3).tolist() == [[0, 0, 0], [0, 1, 2], [0, 1, 2]]
+
+
+def test_what_pytorch_computes_from_parameters_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Is computed once, when the step is packaged, whatever it is."""
+    torch.manual_seed(0)
+    m, large, unused = torch.randn(5, 5) * 0.3, torch.randn(40, 40) + 8 * torch.eye(40), torch.randn(6, 6)
+    turning = nn.utils.parametrizations.orthogonal(nn.Linear(5, 5, bias=False))
+
+    def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        torch.linalg.svd(unused)
+        values, vectors = torch.linalg.eigh(m + m.T)
+        h = turning(h) @ torch.linalg.matrix_exp(m - m.T) + torch.cat([torch.linalg.inv(large)[0, :4], values[:1]])
+        return 0.5 * h + x, h @ (vectors * values.abs().sqrt()) @ vectors.T
+
+    check_step(tmp_path_factory, step, torch.zeros(2, 5), torch.randn(20, 2, 5), 20, packaged.NATIVE, 1e-5)
+
+    def alone(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return h + x, torch.linalg.matrix_exp(m) * torch.linalg.eigvalsh(m + m.T)
+
+    check_step(tmp_path_factory, alone, torch.zeros(2), torch.randn(3, 2), 3, packaged.NATIVE, 1e-5)
