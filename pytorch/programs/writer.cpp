@@ -57,7 +57,8 @@ void Writer::write_kept() {
     const size_t first_op = region_.ops();
     try {
       write(*a, *b);
-      if (is_noted_) region_.note(first_op, passes::kSourceOperation, static_cast<int64_t>(runs_.first().source_of(at)));
+      if (is_noted_)
+        region_.note(first_op, passes::kSourceOperation, static_cast<int64_t>(runs_.first().source_of(at)));
     } catch (record::UnsupportedError& error) {
       if (error.operation == record::UnsupportedError::kNoOperation) error.operation = runs_.first().source_of(at);
       throw;
