@@ -1,11 +1,11 @@
 #include "passes/rolling/any_length.h"
 
 #include <algorithm>
-#include <set>
-#include <string>
+#include <string_view>
 
 #include "ir/verifier.h"
 #include "passes/rolling/likeness.h"
+#include "passes/rolling/symbolic_lengths.h"
 
 namespace weft::passes {
 namespace {
@@ -24,15 +24,6 @@ std::optional<Dim> as_size(const Attr& attr) {
   if (const auto* number = std::get_if<int64_t>(&attr)) return Dim(*number);
   if (const auto* dim = std::get_if<Dim>(&attr)) return *dim;
   return std::nullopt;
-}
-
-Dim fresh_symbol(const Program& program) {
-  std::set<std::string> taken;
-  for (const ir::Value& value : program.values)
-    for (const Dim& dim : value.type.shape) dim.add_symbols(taken);
-  std::string name = "T";
-  while (taken.contains(name)) name += "_";
-  return Dim::symbol(name);
 }
 
 /// Walks both programs at once and writes what differs into the first.

@@ -61,15 +61,6 @@ std::vector<int64_t> candidates(Program& program) {
   return found;
 }
 
-Dim fresh_symbol(const Program& program) {
-  std::set<std::string> taken;
-  for (const ir::Value& value : program.values)
-    for (const Dim& dim : value.type.shape) dim.add_symbols(taken);
-  std::string name = "T";
-  while (taken.contains(name)) name += "_";
-  return Dim::symbol(name);
-}
-
 /// Replaces a number by a symbol wherever the number is a size.
 class LengthSymbol {
  public:
@@ -138,6 +129,15 @@ bool is_valid(const Program& program) {
 }
 
 }  // namespace
+
+Dim fresh_symbol(const Program& program) {
+  std::set<std::string> taken;
+  for (const ir::Value& value : program.values)
+    for (const Dim& dim : value.type.shape) dim.add_symbols(taken);
+  std::string name = "T";
+  while (taken.contains(name)) name += "_";
+  return Dim::symbol(name);
+}
 
 void symbolic_lengths(Program& program) {
   for (int64_t size : candidates(program)) {

@@ -26,4 +26,7 @@ namespace weft::passes {
 /// Runs after roll. It is not part of the compile pipeline.
 void symbolic_lengths(ir::Program& program);
 
+/// A symbol that no type of the program has: T, or T and as many underscores as it takes.
+ir::Dim fresh_symbol(const ir::Program& program);
+
 }  // namespace weft::passes
