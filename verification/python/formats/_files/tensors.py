@@ -23,6 +23,7 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 _NUMBERS = re.compile(r"(\d+)")
 _MOST_ENTRIES = 2_000_000
+_MOST_REPEATS = 100_000  # visits of parts that were visited before: checkpoints share few, and then few times
 _MOST_DEPTH = 64
 _LONGEST_NAME = 1024
 _SHARED = 8  # tensors that are views of one storage may together have so many times the file's bytes
@@ -94,13 +95,16 @@ def flatten(value: Any) -> dict[str, Tensor]:
 def _leaves(value: Any) -> Iterator[tuple[str, Tensor]]:
     """Parts may be shared, so that a small file is a large tree: entries, depth and names are limited."""
     stack: list[tuple[str, Any, int]] = [("", value, 0)] if isinstance(value, Tensor | dict | list | tuple) else []
-    count = 0
+    count = visits = 0
+    seen: set[int] = set()
     while stack:
         name, item, depth = stack.pop()
         if isinstance(item, Tensor):
             yield name, item
             continue
-        if (count := count + len(item)) > _MOST_ENTRIES or depth > _MOST_DEPTH:
+        count, visits = count + len(item), visits + 1
+        seen.add(id(item))
+        if count > _MOST_ENTRIES or visits - len(seen) > _MOST_REPEATS or depth > _MOST_DEPTH:
             raise FormatError("is nested deeper, or has more entries, than any checkpoint")
         entries = item.items() if isinstance(item, dict) else enumerate(item)
         for key, below in reversed(list(entries)):
