@@ -138,7 +138,7 @@ test-release:  ## with TORCH=2.14.1: what has found faults in new releases of Py
 	@$(SHARING_CORES) python -m pytest --numprocesses $(JOBS) --dist worksteal $(RELEASE_TESTS)
 
 .PHONY: nightly
-nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, 4,000 of many operations, packages on emulated microcontrollers and as WebAssembly, every float through a microcontroller's functions, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, sanitizers, an hour of fuzzing
+nightly: build  ## what is too long for every change: 2,000 random configurations of the modules, 1,000 random steps on several threads, 4,000 with gradients inside, 4,000 of many operations, packages on emulated microcontrollers and as WebAssembly, every float through a microcontroller's functions, all ops of PyTorch in a step, unit tests for tiny and for huge caches, every Python test on every release of PyTorch, clang-tidy on each file by itself, sanitizers, an hour of fuzzing
 	@WEFT_RANDOM_MODULES=2000 python -m pytest tests/python/modules/test_random_modules.py
 	@WEFT_RANDOM_STEPS=1000 python -m pytest tests/python/operator/test_threads.py
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/scan/test_stale.py
@@ -153,6 +153,7 @@ nightly: build  ## what is too long for every change: 2,000 random configuration
 	@WEFT_CORE=zen1 WEFT_PRIVATE_CACHE_KB=64 WEFT_SHARED_CACHE_KB=512 $(BUILD)/tests/weft_unit_tests --gtest_brief=1
 	@WEFT_CORE=other WEFT_PRIVATE_CACHE_KB=65536 WEFT_SHARED_CACHE_KB=1048576 $(BUILD)/tests/weft_unit_tests --gtest_brief=1
 	@for release in $(RELEASES); do $(MAKE) test-release TORCH=$$release RELEASE_TESTS= || exit 1; done
+	@$(MAKE) lint ALONE=--alone
 	@$(MAKE) sanitize FUZZ_SECONDS=1800
 
 .PHONY: fuzz
@@ -179,7 +180,7 @@ sanitize-address: setup
 .PHONY: lint
 lint: build  ## clang-format, clang-tidy, ruff, include directions
 	@scripts/setup.sh lint
-	@scripts/lint.sh $(BUILD)
+	@scripts/lint.sh $(BUILD) $(ALONE)
 
 .PHONY: format
 format:  ## format C++ and Python in place

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs every linter, reports all that they say, and fails if one of them does.
-# Usage: scripts/lint.sh BUILD_FOLDER   (BUILD_FOLDER/each is configured to tell clang-tidy how files are compiled)
+# Usage: scripts/lint.sh BUILD_FOLDER [--alone]   (BUILD_FOLDER/each is configured to tell clang-tidy how files are
+# compiled; --alone has it read each by itself)
 set -uo pipefail
 cd "$(dirname "$0")/.."
-build=$1 failed=()
+build=$1 alone=${2:-} failed=()
 
 step() {
   local name=$1 start=$SECONDS
@@ -28,7 +29,8 @@ format() {
 }
 
 tidy() {
-  # Each file by itself: what one forgets to include, others of its group or a precompiled header have in the build.
+  # Each file has its own options there, and can be read alone: what one forgets to include, others of its group or a
+  # precompiled header have in the build.
   local each=$build/each
   cmake -GNinja -S . -B "$each" -DPython3_EXECUTABLE="$PWD/.venv/bin/python" -DWEFT_UNITY=OFF \
     -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >"$build/each.log" || { cat "$build/each.log" && return 1; }
@@ -39,7 +41,7 @@ tidy() {
       -o "$each/own_code.so" || return 1
   fi
   # Programs around packages include headers that weft.package writes; tests compile them with all warnings as errors.
-  git ls-files '*.cpp' ':!tests/fuzz' ':!scripts' ':!examples' | xargs .venv/bin/python scripts/tidy.py "$each"
+  git ls-files '*.cpp' ':!tests/fuzz' ':!scripts' ':!examples' | xargs .venv/bin/python scripts/tidy.py $alone "$each"
 }
 
 step "committed files" committed

@@ -7,12 +7,12 @@
 
 #include <clang/AST/ASTConsumer.h>
 #include <clang/AST/ASTContext.h>
+#include <clang/Basic/FileManager.h>
 #include <clang/Basic/SourceManager.h>
 #include <clang/Frontend/FrontendPluginRegistry.h>
 #include <clang/Sema/Sema.h>
 #include <clang/Sema/SemaConsumer.h>
 #include <llvm/ADT/SmallString.h>
-#include <llvm/Support/FileSystem.h>
 #include <llvm/Support/Path.h>
 
 #include <map>
@@ -56,14 +56,14 @@ class OwnCode : public clang::SemaConsumer {
  private:
   clang::Sema* sema_ = nullptr;
 
-  /// Whether the file is the one compiled, its header, or a header without a source file.
+  /// Whether the file is a source file, the header of one that is read too, or a header without a source file.
   static bool is_looked_at_here(const clang::SourceManager& sources, clang::FileID file) {
-    const clang::FileID main = sources.getMainFileID();
-    const auto entry = sources.getFileEntryRefForID(file), main_entry = sources.getFileEntryRefForID(main);
-    if (file == main || !entry || !main_entry) return true;
-    llvm::SmallString<256> source(entry->getName()), compiled(main_entry->getName());
+    const auto entry = sources.getFileEntryRefForID(file);
+    if (!entry) return true;
+    llvm::SmallString<256> source(entry->getName());
     llvm::sys::path::replace_extension(source, "cpp");
-    return !llvm::sys::fs::exists(source) || llvm::sys::fs::equivalent(source, compiled);
+    const auto beside = sources.getFileManager().getOptionalFileRef(source);
+    return !beside || sources.translateFile(*beside).isValid();
   }
 };
 

@@ -173,7 +173,7 @@ void power_pair(std::mt19937_64& random, float& x, float& y) {
   if (random() % 8 == 0) y = std::round(y);
 }
 
-class SingleFunctions : public testing::Test {
+class SingleFunctions : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!packages::runs_here(packages::find_target(kTarget))) GTEST_SKIP() << "this machine is no " << kTarget;
