@@ -128,9 +128,9 @@ unsigned Emitter::steps_for(const std::vector<Sum>& sums, const Blocks& blocks, 
     if (some.empty()) continue;
     const std::vector<Group> groups = groups_of(some);
     registers += static_cast<int64_t>(some.size()) * blocks.vectors * splits_for(some, groups, blocks);
-    for (const Group& group : groups)
-      if (is_straight(some, group, blocks))
-        products += static_cast<int64_t>(group.size()) * turns(some[group[0].first].parts[group[0].second]);
+    for (const auto& [g, run] : runs_of(some, groups, blocks))
+      if (is_straight(some, groups[g], blocks))
+        products += static_cast<int64_t>(groups[g].size()) * turns(some[groups[g][0].first].parts[groups[g][0].second]);
   }
   const int64_t most =
       std::min(target_.registers * 3 / 4 / registers, kWritten / std::max<int64_t>(products * blocks.vectors, 1));
