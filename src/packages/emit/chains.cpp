@@ -3,13 +3,11 @@
 
 #include <cstring>
 
-#include "codegen/pointwise.h"
 #include "packages/emit/emitter.h"
 
 namespace weft::packages {
 
 using ir::Op;
-using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
@@ -23,8 +21,7 @@ constexpr int64_t kTotalsOfTerms = 4;  // registers of a fold, since each additi
 const std::vector<ChainPart>& Emitter::chain_at(ValueId value, const Op& op) {
   static const std::vector<ChainPart> none;
   const DType type = dtype(value);
-  const bool folds = (op.code == OpCode::kAdd || op.code == OpCode::kMaximum) &&
-                     (type == DType::kF32 || type == DType::kF64) && !in_no_chain_.contains(value);
+  const bool folds = folds_terms(op) && (type == DType::kF32 || type == DType::kF64) && !in_no_chain_.contains(value);
   if (!folds) return none;
   const auto [known, is_new] = chains_.try_emplace(value);
   if (!is_new) return known->second;
@@ -45,9 +42,6 @@ const std::vector<ChainPart>& Emitter::chain_at(ValueId value, const Op& op) {
 Value* Emitter::fold_chain(const Op& op, const std::vector<ChainPart>& chain, const Place& place) {
   Value* total = nullptr;
   const DType type = dtype(op.results[0]);
-  const auto join = [&](Value* a, Value* b) {
-    return op.code == OpCode::kAdd ? add(a, b) : codegen::emit_maximum(b_, a, b);
-  };
   for (const ChainPart& part : chain) {
     Value* next = nullptr;
     if (part.leaves.empty())
@@ -55,14 +49,14 @@ Value* Emitter::fold_chain(const Op& op, const std::vector<ChainPart>& chain, co
     else if (recording_ != nullptr)  // no term is a product
       next = b_.CreateFreeze(llvm::PoisonValue::get(register_type(type, place.lanes)));
     else
-      next = fold_terms(part, place, join);
-    total = total == nullptr ? next : join(total, next);
+      next = fold_terms(op, part, place);
+    total = total == nullptr ? next : combine(op, total, next);
   }
   return total;
 }
 
-Value* Emitter::fold_terms(const ChainPart& part, const Place& place,
-                           const std::function<Value*(Value*, Value*)>& join) {
+/// A vector of terms that are alike: a loop over them.
+Value* Emitter::fold_terms(const Op& op, const ChainPart& part, const Place& place) {
   const auto count = static_cast<int64_t>(part.terms.size());
   const auto scope = std::tuple(known_, computed_, moved_leaves_);
   // Each total begins with a term of its own.
@@ -81,7 +75,7 @@ Value* Emitter::fold_terms(const ChainPart& part, const Place& place,
   const auto one = [&](Value* turn, int64_t ahead, int64_t i) {
     Value* total = totals[static_cast<size_t>(i)];
     Value* next = term(turn, ahead + i);
-    b_.CreateStore(join(b_.CreateLoad(type, total), next), total);
+    b_.CreateStore(combine(op, b_.CreateLoad(type, total), next), total);
   };
   const int64_t looped = count / kTotalsOfTerms * kTotalsOfTerms - kTotalsOfTerms;
   loop(looped, kTotalsOfTerms, [&](Value* turn) {
@@ -91,7 +85,7 @@ Value* Emitter::fold_terms(const ChainPart& part, const Place& place,
   std::tie(known_, computed_, moved_leaves_) = scope;
   std::vector<Value*> all;
   for (Value* total : totals) all.push_back(b_.CreateLoad(type, total));
-  return join(join(all[0], all[2]), join(all[1], all[3]));
+  return combine(op, combine(op, all[0], all[2]), combine(op, all[1], all[3]));
 }
 
 /// From now on get() finds the leaf where the term of the turn reads it.

@@ -44,10 +44,12 @@ llvm::Function* Emitter::emit_steps(const std::string& name) {
       for (ValueId left : rounded_for(tasks_.tasks[task])) last_rounded_[left] = stretch;
   steps_ = plan_.steps;
   begin(name);
+  llvm::Function* whole = function_;
   find_windows();
   copy_states_before();
   stage_inputs();
   for (size_t stretch = 0; stretch < plan_.stretches.size(); ++stretch) {
+    cut_if_long(name);
     free_what_is_read_no_longer(stretch);
     emit_stretch(plan_.stretches[stretch]);
   }
@@ -55,7 +57,7 @@ llvm::Function* Emitter::emit_steps(const std::string& name) {
   known_.clear();
   computed_.clear();
   give_stacks();
-  return function_;
+  return whole;
 }
 
 void Emitter::over_steps(unsigned at_once, const std::function<void()>& body, unsigned side_by_side) {

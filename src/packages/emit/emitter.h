@@ -44,7 +44,7 @@ struct Buffer {
 };
 
 /// Emits one step as straight LLVM IR: loop nests with constant bounds over memory at constant offsets. There is no
-/// call in it, of the runtime or of a library.
+/// call in it, of the runtime or of a library; a long step is several functions.
 ///
 /// A call of several steps is made of the same nests. Values have memory for each of its steps, and a nest runs for all
 /// of them before the next one begins, a few steps at a time, which share the weights that they load. Each element is
@@ -125,8 +125,7 @@ class Emitter {
   };
   const std::vector<ChainPart>& chain_at(ir::ValueId value, const ir::Op& op);
   llvm::Value* fold_chain(const ir::Op& op, const std::vector<ChainPart>& chain, const Place& place);
-  llvm::Value* fold_terms(const ChainPart& part, const Place& place,
-                          const std::function<llvm::Value*(llvm::Value*, llvm::Value*)>& join);
+  llvm::Value* fold_terms(const ir::Op& op, const ChainPart& part, const Place& place);
   void move_leaf(const ChainLeaf& leaf);
   llvm::Value* get_moved(const MovedLeaf& moved, const Place& place);
 
@@ -293,6 +292,7 @@ class Emitter {
   /// A fold over `inner` sizes for each vector of a result.
   void emit_folds(ir::ValueId result, const std::vector<int64_t>& inner,
                   const std::function<llvm::Value*(unsigned lanes)>& start, const Fold& next);
+  static bool folds_terms(const ir::Op& op);
   llvm::Value* combine(const ir::Op& op, llvm::Value* a, llvm::Value* b);
   llvm::Value* identity(const ir::Op& op, unsigned lanes);
   llvm::Value* variable(llvm::Value* start);
@@ -338,6 +338,9 @@ class Emitter {
   void copy(const Buffer& from, const Buffer& to, const std::vector<int64_t>& sizes, DType dtype);
   using Piece = std::function<void(const std::vector<Coordinate>& at, unsigned lanes)>;
   void over_pieces(const std::vector<int64_t>& sizes, int64_t bytes, const Piece& piece);
+
+  // ---- long steps (cuts.cpp)
+  void cut_if_long(const std::string& name);
 
   // ---- rows replaced by an index (changes.cpp)
   /// Rows in the order of an index, and the index.

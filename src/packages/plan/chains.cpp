@@ -58,7 +58,9 @@ class Chains {
       term.push_back({nullptr, ir::kNoValue, value, {}});
       return true;
     }
-    const bool is_view = is_repeated || (op != nullptr && (ir::is_alias(op->code) || op->code == OpCode::kTranspose));
+    const bool is_view =
+        is_repeated ||
+        (op != nullptr && (ir::is_alias(op->code) || ir::elements_of(op->code) == ir::Elements::kPermuted));
     if (op == nullptr || is_product(step_, *op) ||
         (!is_view && ir::info(op->code).op_class != ir::OpClass::kElementwise))
       return false;
