@@ -121,9 +121,16 @@ void check_needs_nothing(const std::string& object, const Target& target) {
   }
 }
 
-/// Removes a function that nothing calls, with the data that it alone reads.
+/// Removes a function that nothing calls, with the functions and the data that it alone uses.
 void remove(llvm::Function* function, llvm::Module& module) {
-  function->eraseFromParent();
+  while (function != nullptr) {
+    llvm::Function* next = nullptr;  // with a call of which it ends
+    for (const llvm::BasicBlock& block : *function)
+      if (const auto* end = llvm::dyn_cast<llvm::ReturnInst>(block.getTerminator()))
+        if (const auto* call = llvm::dyn_cast<llvm::CallInst>(end->getReturnValue())) next = call->getCalledFunction();
+    function->eraseFromParent();
+    function = next;
+  }
   for (llvm::GlobalVariable& data : llvm::make_early_inc_range(module.globals()))
     if (data.use_empty()) data.eraseFromParent();
 }

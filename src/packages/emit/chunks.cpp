@@ -44,10 +44,12 @@ llvm::Function* Emitter::emit_steps(const std::string& name) {
       for (ValueId left : rounded_for(tasks_.tasks[task])) last_rounded_[left] = stretch;
   steps_ = plan_.steps;
   begin(name);
+  llvm::Function* whole = function_;
   find_windows();
   copy_states_before();
   stage_inputs();
   for (size_t stretch = 0; stretch < plan_.stretches.size(); ++stretch) {
+    cut_if_long(name);
     free_what_is_read_no_longer(stretch);
     emit_stretch(plan_.stretches[stretch]);
   }
@@ -55,7 +57,7 @@ llvm::Function* Emitter::emit_steps(const std::string& name) {
   known_.clear();
   computed_.clear();
   give_stacks();
-  return function_;
+  return whole;
 }
 
 void Emitter::over_steps(unsigned at_once, const std::function<void()>& body, unsigned side_by_side) {
@@ -128,9 +130,9 @@ unsigned Emitter::steps_for(const std::vector<Sum>& sums, const Blocks& blocks, 
     if (some.empty()) continue;
     const std::vector<Group> groups = groups_of(some);
     registers += static_cast<int64_t>(some.size()) * blocks.vectors * splits_for(some, groups, blocks);
-    for (const Group& group : groups)
-      if (is_straight(some, group, blocks))
-        products += static_cast<int64_t>(group.size()) * turns(some[group[0].first].parts[group[0].second]);
+    for (const auto& [g, run] : runs_of(some, groups, blocks))
+      if (is_straight(some, groups[g], blocks))
+        products += static_cast<int64_t>(groups[g].size()) * turns(some[groups[g][0].first].parts[groups[g][0].second]);
   }
   const int64_t most =
       std::min(target_.registers * 3 / 4 / registers, kWritten / std::max<int64_t>(products * blocks.vectors, 1));

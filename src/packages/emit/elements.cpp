@@ -18,6 +18,8 @@ using ir::ValueId;
 using llvm::Value;
 
 Value* Emitter::get(ValueId value, const Place& place) {
+  if (const auto moved = moved_leaves_.find(value); moved != moved_leaves_.end())
+    return get_moved(moved->second, place);
   const auto key = std::tuple(value, place, now_);
   if (auto found = known_.find(key); found != known_.end()) return found->second;
   Value* result = nullptr;
@@ -34,6 +36,7 @@ Value* Emitter::compute(ValueId value, const Op& op, const Place& place) {
   const bool product = is_product(step_, op);
   if (product && place.lane >= 0 && place.lane + 1 != static_cast<int64_t>(place.at.size()))
     return get_one_by_one(value, place);
+  if (const auto& chain = chain_at(value, op); !chain.empty()) return fold_chain(op, chain, place);
   if (op.code == OpCode::kAdd || product) {
     Sum sum = sum_of(value, place);
     if (!sum.parts.empty()) {

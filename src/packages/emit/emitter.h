@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "packages/plan/chains.h"
 #include "packages/plan/memory.h"
 #include "packages/plan/rings.h"
 #include "packages/plan/stored_weights.h"
@@ -43,7 +44,7 @@ struct Buffer {
 };
 
 /// Emits one step as straight LLVM IR: loop nests with constant bounds over memory at constant offsets. There is no
-/// call in it, of the runtime or of a library.
+/// call in it, of the runtime or of a library; a long step is several functions.
 ///
 /// A call of several steps is made of the same nests. Values have memory for each of its steps, and a nest runs for all
 /// of them before the next one begins, a few steps at a time, which share the weights that they load. Each element is
@@ -115,6 +116,19 @@ class Emitter {
   void fail_if(llvm::Value* any);
   llvm::Value* valid(llvm::Value* vector);
 
+  // ---- long sums and maxima (chains.cpp)
+  /// A leaf of a chain's terms while a loop over the terms is emitted.
+  struct MovedLeaf {
+    const ChainLeaf* leaf;
+    llvm::GlobalVariable* table;  ///< a constant: those of all terms
+    interpreter::Array shape;     ///< the table's, without elements
+  };
+  const std::vector<ChainPart>& chain_at(ir::ValueId value, const ir::Op& op);
+  llvm::Value* fold_chain(const ir::Op& op, const std::vector<ChainPart>& chain, const Place& place);
+  llvm::Value* fold_terms(const ir::Op& op, const ChainPart& part, const Place& place);
+  void move_leaf(const ChainLeaf& leaf);
+  llvm::Value* get_moved(const MovedLeaf& moved, const Place& place);
+
   // ---- products by constant weights (products.cpp)
   /// A term of a sum: left [..., K] by some rows of the weights, from a column on.
   struct Part {
@@ -145,6 +159,13 @@ class Emitter {
   };
   /// Products that read the same row of a left operand, by sum and part.
   using Group = std::vector<std::pair<size_t, size_t>>;
+  /// Neighbouring groups that differ by the rows of one value that they read, and are emitted as a loop: taps of a
+  /// convolution. One group alone is written as it is.
+  struct Run {
+    size_t groups = 1;
+    std::optional<SliceOf> left;     ///< of the first group
+    std::vector<int64_t> distances;  ///< from a group's left operand to the next one's, by dim
+  };
   /// Where a block of columns reads its constants, in bytes from the block's start: at 0 the biases of all sums, then
   /// the scales of all parts (of int8 weights), then the start values of sums of products of bytes, then the rows of
   /// each group.
@@ -167,10 +188,21 @@ class Emitter {
   void emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, llvm::Value* number);
   void emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, llvm::Value* block, const Totals& totals,
                    const std::vector<Group>& groups, const Layout& layout, int64_t splits);
-  void emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, llvm::Value* weights,
-                  const Totals& totals, int64_t splits);
+  void emit_run(const std::vector<Sum>& sums, const Group& group, const Run& run, const Blocks& blocks,
+                llvm::Value* weights, const Totals& totals, int64_t splits);
+  void emit_group(const std::vector<Sum>& sums, const Group& group, const Run& run, const Coordinate& turn,
+                  const Blocks& blocks, llvm::Value* weights, const Totals& totals, int64_t splits);
+  Place left_of(const Part& part, const Run& run, const Coordinate& turn, const Coordinate& k);
+  std::optional<SliceOf> left_in_memory(const Part& part) const;
+  bool are_neighbours(const std::vector<Sum>& sums, const Group& one, const Group& next) const;
+  int64_t written(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) const;
+  /// By group: the run that begins with it.
+  std::map<size_t, Run> runs_of(const std::vector<Sum>& sums, const std::vector<Group>& groups,
+                                const Blocks& blocks) const;
   llvm::Value* add_splits(const std::vector<llvm::Value*>& total, unsigned vector, const Blocks& blocks,
                           llvm::Type* type);
+  static int64_t longest(const std::vector<Sum>& sums, size_t sum, const std::vector<Group>& groups,
+                         const std::map<size_t, Run>& runs);
   bool is_straight(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks) const;
   int64_t splits_for(const std::vector<Sum>& sums, const std::vector<Group>& groups, const Blocks& blocks) const;
   std::vector<Group> groups_of(const std::vector<Sum>& sums) const;
@@ -260,6 +292,7 @@ class Emitter {
   /// A fold over `inner` sizes for each vector of a result.
   void emit_folds(ir::ValueId result, const std::vector<int64_t>& inner,
                   const std::function<llvm::Value*(unsigned lanes)>& start, const Fold& next);
+  static bool folds_terms(const ir::Op& op);
   llvm::Value* combine(const ir::Op& op, llvm::Value* a, llvm::Value* b);
   llvm::Value* identity(const ir::Op& op, unsigned lanes);
   llvm::Value* variable(llvm::Value* start);
@@ -306,6 +339,9 @@ class Emitter {
   using Piece = std::function<void(const std::vector<Coordinate>& at, unsigned lanes)>;
   void over_pieces(const std::vector<int64_t>& sizes, int64_t bytes, const Piece& piece);
 
+  // ---- long steps (cuts.cpp)
+  void cut_if_long(const std::string& name);
+
   // ---- rows replaced by an index (changes.cpp)
   /// Rows in the order of an index, and the index.
   struct Updates {
@@ -349,6 +385,10 @@ class Emitter {
   std::set<ir::ValueId> current_;  ///< values that the nest being emitted stores
   std::map<std::tuple<ir::ValueId, Place, unsigned>, llvm::Value*> known_;  ///< at a step of those at once
   std::map<ir::ValueId, int64_t> depths_;
+  std::map<ir::ValueId, std::vector<ChainPart>> chains_;  ///< of the nest being emitted; empty: no chain
+  std::set<ir::ValueId> in_no_chain_;                     ///< values within those that are none
+  std::map<ir::ValueId, MovedLeaf> moved_leaves_;         ///< while a loop over terms is emitted
+  Coordinate turn_;                                       ///< of that loop
   /// By value: whether no element is read twice, since the value has one reader, or all readers are slices.
   std::vector<bool> is_read_apart_;
   std::map<ir::ValueId, Rounded> rounded_;      ///< left operands whose rows are in 8 bits

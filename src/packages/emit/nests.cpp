@@ -41,10 +41,14 @@ void Emitter::emit_task(const Task& task) {
   }
   known_.clear();
   depths_.clear();
+  chains_.clear();
+  in_no_chain_.clear();
   computed_.clear();
   for (ValueId left : rounded_for(task))
     if (!rounded_.contains(left)) round_rows(left);
   known_.clear();
+  chains_.clear();
+  in_no_chain_.clear();
   computed_.clear();
   if (task.way == Way::kElements) return emit_nest(task.values);
   over_steps(1, [&] { emit_one(task); }, steps_in_rows(task));
@@ -246,6 +250,8 @@ void Emitter::emit_part(ValueId part, ValueId whole, std::span<const Buffer> to,
   current_.clear();
   known_.clear();
   depths_.clear();
+  chains_.clear();
+  in_no_chain_.clear();
   computed_.clear();
   const ValueId shaped = part == ir::kNoValue ? whole : part;
   const std::vector<int64_t> domain = sizes(shaped);

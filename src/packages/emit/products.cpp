@@ -29,13 +29,6 @@ constexpr size_t kOverlapped = 2;            // sums: more are needed
 constexpr int64_t kNear = int64_t{1} << 15;  // bytes of the nearest cache
 constexpr int64_t kWide = 8;                 // multiply-adds in flight of such a processor
 
-/// The largest number of products in a part of the sum, rounded down to a power of two.
-int64_t longest(const auto& sum) {
-  int64_t most = 1;
-  for (const auto& part : sum.parts) most = std::max(most, part.size);
-  return std::bit_floor(static_cast<uint64_t>(most));
-}
-
 }  // namespace
 
 using ir::Op;
@@ -206,34 +199,38 @@ std::vector<Emitter::Group> Emitter::groups_of(const std::vector<Sum>& sums) con
 
 /// Emits the products of one row of a left operand: each of its elements, or words of bytes, times a vector of each
 /// part. The products are added to the sums that contain the parts; for int8 weights each part has a sum of its own.
-void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const Blocks& blocks, Value* weights,
-                         const Totals& totals, int64_t splits) {
+/// `turn`: which group of the run.
+void Emitter::emit_group(const std::vector<Sum>& sums, const Group& group, const Run& run, const Coordinate& turn,
+                         const Blocks& blocks, Value* weights, const Totals& totals, int64_t splits) {
   const Part& first = sums[group[0].first].parts[group[0].second];
   const DType stored = stored_type(sums);
   const bool words = in_bytes(first);
   auto* type = register_type(words ? DType::kI32 : dtype(sums[0].value), blocks.lanes);
   const int64_t bytes = words ? elements_in_word(target_) : size_of(stored), size = turns(first);
   const auto columns = static_cast<int64_t>(group.size()) * blocks.width();
+  if (turn.base != nullptr)
+    weights = b_.CreateGEP(b_.getInt8Ty(), weights, b_.CreateMul(turn.base, number(size * columns * bytes)));
   const auto multiply = [&](Value* k, int64_t ahead, size_t p) {
-    Place left{first.rows, -1, 1};
-    left.at.push_back({k, ahead});
+    const Place left = left_of(first, run, turn, {k, ahead});
+    const int64_t row_ahead = turn.offset * size + ahead;
     Value* row = b_.CreateGEP(b_.getInt8Ty(), weights, b_.CreateMul(k, number(columns * bytes)));
     const std::vector<Value*>& part = totals[stored == DType::kI8 ? p : group[p].first];
     const size_t of_step = part.size() / at_once_;
     const auto own = static_cast<int64_t>(of_step) / blocks.vectors;  // of its splits
     for (unsigned v = 0; v < blocks.vectors; ++v) {
       const size_t vector = p * blocks.vectors + v, vectors = group.size() * blocks.vectors;
-      const int64_t offset = ahead * columns * bytes;
+      const int64_t offset = row_ahead * columns * bytes;
       std::vector<Value*> weight;
       if (words)
         weight = load_bytes(row, offset + static_cast<int64_t>(vector) * blocks.lanes * bytes, blocks.lanes);
       else
         weight.push_back(load_vector(row, offset, stored, vector, vectors, blocks.lanes));
       for (now_ = 0; now_ < at_once_; ++now_) {
-        Value* total = part[now_ * of_step + v + static_cast<size_t>(ahead % own) * blocks.vectors];
+        Value* total = part[now_ * of_step + v + static_cast<size_t>(row_ahead % own) * blocks.vectors];
         Value* before = b_.CreateLoad(type, total);
         Value* after = words ? add_word(first, left, weight, before, blocks.lanes)
-                             : multiply_add(splat(get(first.left, left), blocks.lanes), weight[0], before);
+                             : multiply_add(splat(get(run.left ? run.left->memory : first.left, left), blocks.lanes),
+                                            weight[0], before);
         b_.CreateStore(after, total);
       }
       now_ = 0;
@@ -277,9 +274,9 @@ void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Va
   const int64_t bytes = blocks.lanes * size_of(dtype(sums[0].value));
   const auto at = [&](int64_t offset) { return b_.CreateGEP(b_.getInt8Ty(), block, number(offset)); };
   int64_t scale = layout.scales, correction = layout.corrections;
-  for (size_t g = 0; g < groups.size(); ++g) {
+  for (const auto& [g, run] : runs_of(sums, groups, blocks)) {
     if (stored_type(sums) != DType::kI8) {
-      emit_group(sums, groups[g], blocks, at(layout.rows[g]), totals, splits);
+      emit_run(sums, groups[g], run, blocks, at(layout.rows[g]), totals, splits);
       continue;
     }
     const Part& first = sums[groups[g][0].first].parts[groups[g][0].second];
@@ -289,9 +286,11 @@ void Emitter::emit_groups(const std::vector<Sum>& sums, const Blocks& blocks, Va
       partial.push_back(begin_bytes(first, corrected ? at(correction) : nullptr, blocks, splits));
       correction += corrected ? blocks.vectors * bytes : 0;
     }
-    emit_group(sums, groups[g], blocks, at(layout.rows[g]), partial, splits);
-    for (size_t p = 0; p < groups[g].size(); ++p, scale += blocks.vectors * bytes)
-      end_bytes(first, partial[p], at(scale), blocks, totals[groups[g][p].first]);
+    emit_run(sums, groups[g], run, blocks, at(layout.rows[g]), partial, splits);
+    for (size_t p = 0; p < groups[g].size(); ++p)
+      end_bytes(first, partial[p], at(scale + static_cast<int64_t>(p) * blocks.vectors * bytes), blocks,
+                totals[groups[g][p].first]);
+    scale += static_cast<int64_t>(run.groups * groups[g].size()) * blocks.vectors * bytes;
   }
 }
 
@@ -323,9 +322,10 @@ void Emitter::emit_sums(const std::vector<Sum>& sums, const Blocks& blocks, Valu
   const int64_t bytes = size_of(dtype(sums[0].value));
   Value* weights = b_.CreateGEP(b_.getInt8Ty(), packed, b_.CreateMul(block, number(layout.bytes)));
   const int64_t splits = splits_for(sums, groups, blocks);
+  const std::map<size_t, Run> runs = runs_of(sums, groups, blocks);
   Totals totals(sums.size());
   for (size_t s = 0; s < sums.size(); ++s) {
-    const int64_t own = stored_type(sums) == DType::kI8 ? 1 : std::min(splits, longest(sums[s]));
+    const int64_t own = stored_type(sums) == DType::kI8 ? 1 : std::min(splits, longest(sums, s, groups, runs));
     std::vector<Value*> begin;
     for (unsigned i = 0; i < blocks.vectors * own; ++i) {
       const int64_t at = static_cast<int64_t>(s) * blocks.width() + static_cast<int64_t>(i) * blocks.lanes;

@@ -11,9 +11,13 @@ using ir::OpCode;
 using ir::ValueId;
 using llvm::Value;
 
+/// Whether the op is one of two operands with which a chain of terms is folded.
+bool Emitter::folds_terms(const Op& op) { return ir::is_addition(op.code) || op.code == OpCode::kMaximum; }
+
+/// The sum, or the maximum, as a reduction or an op that folds terms says.
 Value* Emitter::combine(const Op& op, Value* a, Value* b) {
   const bool real = a->getType()->isFPOrFPVectorTy();
-  if (op.code == OpCode::kReduceSum) return real ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
+  if (op.code == OpCode::kReduceSum || ir::is_addition(op.code)) return real ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
   return real ? codegen::emit_maximum(b_, a, b) : b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b);
 }
 

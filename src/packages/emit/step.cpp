@@ -24,11 +24,13 @@ void Emitter::begin(const std::string& name) {
 
 llvm::Function* Emitter::emit_step(const std::string& name) {
   begin(name);
+  llvm::Function* whole = function_;
   memory_.bytes = std::max<int64_t>(target_.vector_bytes, 8);  // the model's number comes first
   place_states();
   find_windows();
   stage_inputs();
   for (size_t task = 0; task < tasks_.tasks.size(); ++task) {
+    cut_if_long(name);
     free_what_is_read_no_longer(task);
     emit_task(tasks_.tasks[task]);
   }
@@ -36,7 +38,7 @@ llvm::Function* Emitter::emit_step(const std::string& name) {
   known_.clear();
   computed_.clear();
   give_results();
-  return function_;
+  return whole;
 }
 
 /// Gives back the memory of values whose last reader comes before a task. States keep theirs.
