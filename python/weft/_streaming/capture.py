@@ -209,15 +209,15 @@ class _Whole:
             "example: pad in several layers of at most 16384"
         )
 
-    def _traced(self, steps: int, whole: tuple[Names, Names] | None) -> Traced:
-        self.function = self._function(steps, whole)
+    def _traced(self, steps: int, whole: tuple[Names, Names] | None, *, keeps_unread: bool = False) -> Traced:
+        self.function = self._function(steps, whole, keeps_unread)
         run = record.record(self.function)
         # A tensor from outside with as many rows as steps would be mistaken for one that has a row for each step.
         factor = 1
         while any(t.dim() > 0 and t.shape[0] == steps // self.group * factor for t in run.recording.outside):
             factor += 1
         if factor > 1:
-            self.function = self._function(steps * factor, whole)
+            self.function = self._function(steps * factor, whole, keeps_unread)
             run = record.record(self.function)
         traced, template = trace.of_run(self.function, run)
         if self._is_for_any(traced):
@@ -244,7 +244,7 @@ class _Whole:
             self.proved = template
         return tried > 1
 
-    def _function(self, steps: int, whole: tuple[Names, Names] | None) -> Function:
+    def _function(self, steps: int, whole: tuple[Names, Names] | None, keeps_unread: bool = False) -> Function:
         def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
             if self.group > 1:
                 args = self._ungrouped(args)
@@ -273,6 +273,7 @@ class _Whole:
             whole=whole,
             has_pairs=True,
             is_alone=True,
+            keeps_unread=keeps_unread,
         )
 
     def _resized(self, steps: int) -> list[Any]:
@@ -302,13 +303,18 @@ class _Whole:
         return all(isinstance(traced.sizes[i][dim], str) for i, dim in enumerate(self.dims) if dim is not None)
 
     def _rolled(self, steps: int) -> tuple[_C.Program, Traced] | None:
-        """For a model with a Python loop over the steps: its programs for two numbers of steps as one for any, which
-        those for one of the two and for a third must give too."""
+        """For a model with a Python loop over the steps: its program for any number of them."""
+        # What the last step does for a step that doesn't come makes it like the others.
+        return self._joined(steps, keeps_unread=True) or self._joined(steps, keeps_unread=False)
+
+    def _joined(self, steps: int, *, keeps_unread: bool) -> tuple[_C.Program, Traced] | None:
+        """The rolled programs for two numbers of steps as one for any, which those for one of the two and for a third
+        must give too."""
         first, made = None, []
         steps = max(steps, FEWEST_ROLLED)
         for count in (steps, steps + 5, steps + 12):
             try:
-                traced = self._traced(count, None)
+                traced = self._traced(count, None, keeps_unread=keeps_unread)
             except FailedError:
                 if count == steps:
                     raise
