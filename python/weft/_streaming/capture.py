@@ -162,8 +162,6 @@ def _streamed(whole: _Whole, steps: int, delay: int, chunk: int) -> tuple[_C.Str
             return _C.stream(program, whole.dims, delay, whole.group, chunk), traced
         except UnsupportedError as error:
             first = first or (error, whole.function)
-            if whole.group == 1:
-                break
     assert first is not None
     whole.function = first[1]
     raise first[0]
@@ -189,15 +187,17 @@ class _Whole:
             self.group = group
             try:
                 traced = self._traced(steps, WHOLE)
-                made = (traced.program, traced) if self._is_for_any(traced) else None
-                if made is None and group == 1:
-                    made = self._rolled(steps)
+                if self._is_for_any(traced):
+                    found = True
+                    yield traced.program, traced
+                elif group == 1:
+                    for made in self._rolled(steps):
+                        found = True
+                        yield made
             except UnsupportedError as error:
                 failed = failed or error
-                continue
-            if made is not None:
-                found = True
-                yield made
+            if found and group == 1:
+                return
         if found:
             return
         self.group = 1
@@ -302,10 +302,13 @@ class _Whole:
     def _is_for_any(self, traced: Traced) -> bool:
         return all(isinstance(traced.sizes[i][dim], str) for i, dim in enumerate(self.dims) if dim is not None)
 
-    def _rolled(self, steps: int) -> tuple[_C.Program, Traced] | None:
-        """For a model with a Python loop over the steps: its program for any number of them."""
-        # What the last step does for a step that doesn't come makes it like the others.
-        return self._joined(steps, keeps_unread=True) or self._joined(steps, keeps_unread=False)
+    def _rolled(self, steps: int) -> Iterator[tuple[_C.Program, Traced]]:
+        """For a model with a Python loop over the steps: its programs for any number of them."""
+        # What the last step does for a step that doesn't come mostly makes it like the others. But it may be what
+        # makes it another one, as a write behind the end.
+        for keeps_unread in (True, False):
+            if made := self._joined(steps, keeps_unread=keeps_unread):
+                yield made
 
     def _joined(self, steps: int, *, keeps_unread: bool) -> tuple[_C.Program, Traced] | None:
         """The rolled programs for two numbers of steps as one for any, which those for one of the two and for a third
