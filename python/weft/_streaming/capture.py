@@ -100,6 +100,9 @@ def streaming_model(
     Raises the errors of weft.stream.
     """
     check_initialised(model, what)
+    for name, number in (("delay", delay), ("chunk", chunk)):
+        if not _is_number(number) and (number is not None or name == "delay"):
+            raise TypeError(f"{what}: {name} is a number of steps, but is {number!r}")
     leaves, spec = trees.flatten((example, {}))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     whole = _Whole(model, leaves, spec, _time_dims(tensors, time, what), what)
@@ -339,8 +342,15 @@ class _Whole:
         return next(int(traced.sizes[i][dim]) for i, dim in enumerate(self.dims) if dim is not None)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _time_dims(tensors: Sequence[Tensor], time: Time, what: str) -> list[int | None]:
     """The dim of each tensor's time, counted from the front."""
+    each = [time] if isinstance(time, str) or not isinstance(time, Sequence) else time
+    if not all(dim is None or _is_number(dim) for dim in each):
+        raise TypeError(f"{what}: time is a dim's number, or a list of one or None for each tensor, but is {time!r}")
     times = [time] * len(tensors) if isinstance(time, int) or time is None else list(time)
     if len(times) != len(tensors):
         raise ValueError(f"{what}: the example has {len(tensors)} tensors, but time={time!r} is of {len(times)}")
