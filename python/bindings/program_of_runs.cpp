@@ -111,7 +111,7 @@ py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector
                           const py::function& decompose, const std::vector<py::function>& derivatives,
                           const record::SizeFit& sizes, const py::function& extern_derivative,
                           const std::optional<std::pair<std::set<std::string>, std::set<std::string>>>& whole,
-                          bool has_pairs) {
+                          bool has_pairs, bool keeps_unread) {
   std::vector<programs::SourceRun> sources;
   for (size_t i = 0; i < runs.size(); ++i)
     sources.push_back({runs[i], free, {decompose_with(decompose), derivative_with(derivatives.at(i))}});
@@ -120,7 +120,8 @@ py::tuple program_of_runs(const std::vector<Recording*>& runs, const std::vector
   auto program = programs::program_of_runs(sources, sizes, extern_derivative_with(extern_derivative),
                                            whole ? programs::Whole::kWhereSizesDecide : programs::Whole::kNever,
                                            whole ? &noted : nullptr,
-                                           has_pairs ? programs::ComplexEnds::kPairs : programs::ComplexEnds::kRefused);
+                                           has_pairs ? programs::ComplexEnds::kPairs : programs::ComplexEnds::kRefused,
+                                           keeps_unread ? programs::Unread::kKept : programs::Unread::kLeftOut);
   py::list noise;
   for (const auto& one : program.noise) {
     py::list arguments;
@@ -187,11 +188,12 @@ void init_program_of_runs(py::module_& m) {
   m.def(
       "program_of_runs", &program_of_runs, py::arg("runs"), py::arg("free"), py::arg("decompose"),
       py::arg("derivatives"), py::arg("sizes"), py::arg("extern_derivative"), py::arg("whole") = py::none(),
-      py::arg("has_pairs") = false,
+      py::arg("has_pairs") = false, py::arg("keeps_unread") = false,
       "What recorded runs of one function have in common, as a program. `derivatives`: for each run, of the "
       "derivatives that it recorded. `whole`: operations that stay "
       "whole, and those that do where their decomposition depends on sizes; each op then says of which operation it is "
-      "a part. `has_pairs`: complex inputs and outputs are pairs [..., 2]; otherwise there may be none.");
+      "a part. `has_pairs`: complex inputs and outputs are pairs [..., 2]; otherwise there may be none. "
+      "`keeps_unread`: operations whose results nobody reads are in the program too, where it can express them.");
 }
 
 }  // namespace weft::bindings

@@ -40,7 +40,8 @@ MaybeDType combine(MaybeDType higher, MaybeDType lower) {
 
 DType number_dtype(const Argument& argument) {
   if (std::holds_alternative<bool>(argument)) return DType::kBool;
-  const bool is_integer = std::holds_alternative<int64_t>(argument) || std::holds_alternative<ir::Dim>(argument);
+  const bool is_integer = std::holds_alternative<int64_t>(argument) || std::holds_alternative<ir::Dim>(argument) ||
+                          std::holds_alternative<Negative>(argument);
   return is_integer ? DType::kI64 : DType::kF32;
 }
 

@@ -427,8 +427,7 @@ ValueId select_scatter(const AtenCall& call) {
   shape.erase(shape.begin() + dim);
   check_source(call, source, shape);
   if (size.is_constant() || call.is_size(3)) {
-    Dim index = call.size_argument(3);
-    if (index.is_constant() && index.constant() < 0) index = index + size;
+    const Dim index = call.place(3, size);
     shape.insert(shape.begin() + dim, Dim(1));
     return with_range(call, x, dim, index, 1, call.reshape(source, shape));
   }
@@ -449,8 +448,7 @@ ValueId slice_scatter(const AtenCall& call) {
   const Dim count = call.type(source).shape[static_cast<size_t>(dim)];
   replaced[static_cast<size_t>(dim)] = count;
   check_source(call, source, replaced);
-  Dim start = call.is_none(3) || count == Dim(0) ? Dim(0) : call.size_argument(3);
-  if (start.is_constant() && start.constant() < 0) start = size + start;
+  Dim start = call.is_none(3) || count == Dim(0) ? Dim(0) : call.place(3, size);
   if (start.is_constant() && size.is_constant()) start = std::clamp<int64_t>(start.constant(), 0, size.constant());
   if (call.integer(5) == 1) return with_range(call, x, dim, start, count, source);
   check(start.is_constant(), "{}: dim {} is symbolic", call.op, dim);

@@ -38,7 +38,12 @@ const std::vector<Value>& AtenCall::tensors(size_t i) const {
 ir::Dim AtenCall::size_argument(size_t i) const {
   if (i < arguments.size())
     if (const auto* dim = std::get_if<ir::Dim>(&arguments[i])) return *dim;
+  if (is_negative_size(i)) return ir::Dim(-1) * std::get<Negative>(arguments[i]).size;
   return integer(i);
+}
+ir::Dim AtenCall::place(size_t i, const ir::Dim& size) const {
+  const ir::Dim at = size_argument(i);
+  return is_negative_size(i) || (at.is_constant() && at.constant() < 0) ? size + at : at;
 }
 std::vector<ir::Dim> AtenCall::size_arguments(size_t i) const {
   if (i < arguments.size())
@@ -47,10 +52,13 @@ std::vector<ir::Dim> AtenCall::size_arguments(size_t i) const {
   return {numbers.begin(), numbers.end()};
 }
 bool AtenCall::is_tensor(size_t i) const { return std::holds_alternative<Value>(arguments.at(i)); }
-bool AtenCall::is_size(size_t i) const { return i < arguments.size() && std::holds_alternative<ir::Dim>(arguments[i]); }
-bool AtenCall::is_unknown(size_t i) const {
-  return std::holds_alternative<Unknown>(arguments.at(i)) || std::holds_alternative<ir::Dim>(arguments.at(i));
+bool AtenCall::is_size(size_t i) const {
+  return i < arguments.size() && (std::holds_alternative<ir::Dim>(arguments[i]) || is_negative_size(i));
 }
+bool AtenCall::is_negative_size(size_t i) const {
+  return i < arguments.size() && std::holds_alternative<Negative>(arguments[i]);
+}
+bool AtenCall::is_unknown(size_t i) const { return std::holds_alternative<Unknown>(arguments.at(i)) || is_size(i); }
 std::string_view AtenCall::word(size_t i) const { return as<std::string>(*this, i, "a word"); }
 
 std::vector<std::optional<Value>> AtenCall::optional_tensors(size_t i) const {

@@ -32,7 +32,10 @@ struct AtenCall {
   bool is_none(size_t i) const;
   /// Whether argument i is a size, or a sum or quotient of sizes, that the call knows.
   bool is_size(size_t i) const;
+  bool is_negative_size(size_t i) const;
   bool is_unknown(size_t i) const;
+  /// Argument i, a place along a dim of this size, counted from the front. It may lie outside of the dim.
+  ir::Dim place(size_t i, const ir::Dim& size) const;
   /// A dim argument, counted from the front of `rank` dims.
   int64_t dim(size_t i, int64_t rank) const;
 

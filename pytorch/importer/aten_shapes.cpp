@@ -129,10 +129,10 @@ ValueId every(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   return call.reshape(call.builder.slice(call.builder.reshape(x, shape), dim + 1, 0, 1), call.result.shape);
 }
 
-/// Whether a bound counts from the dim's end: a negative number, or one that is negative for any sizes.
-bool is_from_end(const ir::Dim& at) {
-  if (at.is_constant()) return at.constant() < 0;
-  return at.number() <= 0 && std::ranges::all_of(at.terms(), [](const ir::Dim::Term& term) { return term.factor < 0; });
+/// Whether a size isn't negative, whatever its symbols are.
+bool is_never_negative(const ir::Dim& size) {
+  return size.number() >= 0 &&
+         std::ranges::all_of(size.terms(), [](const ir::Dim::Term& term) { return term.factor > 0; });
 }
 
 /// The slice of a dim whose size or bounds are no numbers. PyTorch clips the bounds, which their expressions don't
@@ -141,14 +141,13 @@ bool is_from_end(const ir::Dim& at) {
 ValueId slice_of_symbolic(const AtenCall& call, ValueId x, int64_t dim, int64_t step) {
   const ir::Dim size = call.type(x).shape[static_cast<size_t>(dim)];
   const ir::Dim taken = call.result.shape[static_cast<size_t>(dim)];
-  auto bound = [&](size_t i) {
-    const ir::Dim at = call.size_argument(i);
-    return is_from_end(at) ? size + at : at;
-  };
-  const ir::Dim start = call.is_none(2) || taken == ir::Dim(0) ? ir::Dim(0) : bound(2);
+  const ir::Dim start = call.is_none(2) || taken == ir::Dim(0) ? ir::Dim(0) : call.place(2, size);
+  // Of a size less a number, counted from the end, other programs for other sizes know whether it is clipped.
+  check(!call.is_negative_size(2) || call.size_argument(2).number() == 0 || is_never_negative(start),
+        "{}: the start {} may lie in front of the dim", call.op, to_string(start));
   if (step == 1) return call.builder.slice(x, dim, start, start + taken);
   // The limit is at most the size, so that the groups of `step` end within the slice.
-  const ir::Dim limit = call.is_none(3) ? size : bound(3);
+  const ir::Dim limit = call.is_none(3) ? size : call.place(3, size);
   const bool clipped = limit.is_constant() && limit.constant() > std::numeric_limits<int32_t>::max();
   return every(call, call.builder.slice(x, dim, start, clipped ? size : limit), dim, step);
 }
@@ -175,7 +174,7 @@ ValueId select(const AtenCall& call) {
   ValueId x = call.tensor(0);
   int64_t dim = call.dim(1, call.type(x).rank());
   if (call.is_size(2)) {
-    const ir::Dim at = call.size_argument(2);
+    const ir::Dim at = call.place(2, call.type(x).shape[static_cast<size_t>(dim)]);
     return call.reshape(call.builder.slice(x, dim, at, at + ir::Dim(1)), call.result.shape);
   }
   if (!call.type(x).shape[static_cast<size_t>(dim)].is_constant())

@@ -20,10 +20,17 @@ struct Value {
 /// result's type, which is known, it does no harm; otherwise the op is refused.
 struct Unknown {};
 
-/// An argument of an ATen call; monostate is None. An integer that depends on sizes is a dim, one of a list too. A list
-/// of tensors may have None among them.
-using Argument = std::variant<std::monostate, Unknown, bool, int64_t, double, std::string, Value, std::vector<int64_t>,
-                              std::vector<Value>, std::vector<std::optional<Value>>, ir::Dim, std::vector<ir::Dim>>;
+/// Minus a size, by which a place is counted from the end at all sizes. Of a sum such as 40 - T, the sign wouldn't say
+/// that: it's a place from the front, whatever its sign is.
+struct Negative {
+  ir::Dim size;
+};
+
+/// An argument of an ATen call; monostate is None. An integer that depends on sizes is a dim, or Negative; in a list it
+/// is a dim. A list of tensors may have None among them.
+using Argument =
+    std::variant<std::monostate, Unknown, bool, int64_t, double, std::string, Value, std::vector<int64_t>,
+                 std::vector<Value>, std::vector<std::optional<Value>>, ir::Dim, Negative, std::vector<ir::Dim>>;
 
 /// A size as the graph has it: a number times symbols, in any order.
 using Size = std::pair<int64_t, std::vector<std::string>>;

@@ -113,6 +113,7 @@ class Speller {
   }
 
   std::string size(const IValue& a, const IValue& b) {
+    if (a.toInt() != b.toInt() && is_negative(a.toInt(), b.toInt())) throw Mismatch();  // no operand has such a size
     const ir::Dim found = size_of(sizes_, a.toInt(), b.toInt());
     if (found.is_constant()) return std::to_string(found.constant());
     std::string known = place(found);

@@ -337,9 +337,10 @@ bool ImportedRun::intercept(const OperatorHandle& op, Stack& stack) {
     in_place(op, stack);
     return true;
   }
-  if (whole_.contains(name)) return false;
+  // Of complex numbers it is the parts' operations that stay whole.
   if (is_complex(torch::jit::last(stack, op.schema().arguments().size())))
     return !importer::knows_complex(name) && decompose(op, stack);
+  if (whole_.contains(name)) return false;
   return !importer::knows_aten(name) && !importer::knows_complex(name) && decompose(op, stack);
 }
 

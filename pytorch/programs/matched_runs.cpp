@@ -62,6 +62,17 @@ void MatchedRuns::keep_what_is_read() {
   std::ranges::reverse(kept_);
 }
 
+std::vector<MatchedRuns::Pair> MatchedRuns::all() const {
+  const auto &a = first_.flat().operations(), &b = second_.flat().operations();
+  std::vector<Pair> pairs;
+  for (size_t i = 0; i < a.size(); ++i) pairs.emplace_back(&a[i], &b[i]);
+  return pairs;
+}
+
+bool MatchedRuns::is_kept(const Operation& operation) const {  // kept_ is in the order of the operations
+  return std::ranges::binary_search(kept_, &operation, std::less(), &Pair::first);
+}
+
 /// Throws unless the shapes of the run at the call's own sizes follow from the other two runs.
 void MatchedRuns::bear_out(Recording& real) {
   const size_t count = one().operations().size();

@@ -30,8 +30,12 @@ class MatchedRuns {
   Recording& one() { return first_.flat(); }
   Recording& two() { return second_.flat(); }
   record::SizeFit& fit() { return fit_; }
+  using Pair = std::pair<const Operation*, const Operation*>;
   /// The operations whose results are read, and all draws, in the order in which a plain loop makes them.
-  const std::vector<std::pair<const Operation*, const Operation*>>& kept() const { return kept_; }
+  const std::vector<Pair>& kept() const { return kept_; }
+  /// All operations, in the same order.
+  std::vector<Pair> all() const;
+  bool is_kept(const Operation& operation) const;
 
   /// The sizes of a value; those of constants are numbers.
   ir::Shape sizes(int64_t id);
@@ -55,7 +59,7 @@ class MatchedRuns {
   ImportedRun* third_;
   record::SizeFit& fit_;
   std::string blamed_;
-  std::vector<std::pair<const Operation*, const Operation*>> kept_;
+  std::vector<Pair> kept_;
 };
 
 }  // namespace weft::programs

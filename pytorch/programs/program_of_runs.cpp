@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<ImportedRun>> imported(const std::vector<SourceRun>&
 
 RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
                             const ExternDerivative& derivative, Whole whole, const Noted* noted,
-                            ComplexEnds complex_ends) {
+                            ComplexEnds complex_ends, Unread unread) {
   ImportedRun::Way way;
   if (noted != nullptr) way.whole = noted->whole;
   while (true) {
@@ -37,7 +37,7 @@ RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::Si
     };
     try {
       matched.match();
-      return Writer(matched, derivative, noted != nullptr, complex_ends).write();
+      return Writer(matched, derivative, noted != nullptr, complex_ends, unread).write();
     } catch (const Mismatch&) {
       if (!stays_whole()) throw;
     } catch (const record::UnsupportedError&) {

@@ -64,6 +64,9 @@ struct SourceRun {
 /// Whether an operation stays whole if its decomposition depends on sizes.
 enum class Whole { kNever, kWhereSizesDecide };
 
+/// Whether operations whose results nobody reads are left out. Kept ones that no program can express are left out too.
+enum class Unread { kLeftOut, kKept };
+
 /// For a caller that rewrites the program and needs to know which recorded operation each op belongs to.
 struct Noted {
   std::set<std::string> whole;     ///< operations that always stay whole, as PyTorch prints them
@@ -81,6 +84,6 @@ struct Noted {
 /// express.
 RunsProgram program_of_runs(const std::vector<SourceRun>& runs, const record::SizeFit& sizes,
                             const ExternDerivative& derivative, Whole whole, const Noted* noted = nullptr,
-                            ComplexEnds complex_ends = ComplexEnds::kRefused);
+                            ComplexEnds complex_ends = ComplexEnds::kRefused, Unread unread = Unread::kLeftOut);
 
 }  // namespace weft::programs

@@ -10,6 +10,12 @@ namespace weft::programs {
 /// Thrown when runs with different sizes did different things.
 struct Mismatch {};
 
+/// Whether a number that is `a` in one run and `b` in the other is negative. Throws Mismatch if it is in one of them.
+inline bool is_negative(int64_t a, int64_t b) {
+  if ((a < 0) != (b < 0)) throw Mismatch();
+  return a < 0;
+}
+
 /// The size that is `first` in the first run and `second` in the second. Throws Mismatch if there is none.
 inline ir::Dim size_of(record::SizeFit& sizes, int64_t first, int64_t second) {
   std::optional<ir::Dim> found = sizes.find(first, second);

@@ -23,13 +23,13 @@ using record::Recording;
 
 RunsProgram Writer::write() {
   add_inputs();
-  write_kept();
+  write_operations();
   std::vector<Value> outputs;
   for (int64_t id : one().outputs()) outputs.push_back(output(id));
   add_sizes();
   program_.program = region_.finish(outputs);
   // A part that nobody reads is no path to its input.
-  if (!parts_.empty()) passes::dce(program_.program);
+  if (!parts_.empty() && unread_ == Unread::kLeftOut) passes::dce(program_.program);
   keep_paths();
   return std::move(program_);
 }
@@ -49,9 +49,13 @@ void Writer::add_inputs() {
   add_constants();
 }
 
-void Writer::write_kept() {
-  for (auto [a, b] : runs_.kept()) {
+void Writer::write_operations() {
+  for (auto [a, b] : unread_ == Unread::kKept ? runs_.all() : runs_.kept()) {
     if (is_draw(name_of(*a))) continue;
+    if (!runs_.is_kept(*a)) {
+      write_unread(*a, *b);
+      continue;
+    }
     const auto at = static_cast<size_t>(a - one().operations().data());
     runs_.blame(at);
     const size_t first_op = region_.ops();
@@ -65,6 +69,18 @@ void Writer::write_kept() {
     }
   }
   runs_.blame_none();
+}
+
+/// Writes an operation that nothing depends on, unless it can't be written or reads one that couldn't.
+void Writer::write_unread(const Operation& a, const Operation& b) {
+  const auto is_known = [&](int64_t id) { return values_.contains(id) || parts_.contains(id); };
+  if (!std::ranges::all_of(MatchedRuns::ids(one(), arguments_of(one(), a)), is_known)) return;
+  try {
+    write(a, b);
+  } catch (const record::UnsupportedError&) {
+  } catch (const Mismatch&) {
+  } catch (const Error&) {
+  }
 }
 
 void Writer::add_sizes() {

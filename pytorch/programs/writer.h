@@ -16,8 +16,8 @@ namespace weft::programs {
 /// Writes the program of matched runs, operation by operation.
 class Writer {
  public:
-  Writer(MatchedRuns& runs, const ExternDerivative& derivative, bool is_noted, ComplexEnds complex_ends)
-      : runs_(runs), derivative_(derivative), is_noted_(is_noted), complex_ends_(complex_ends) {}
+  Writer(MatchedRuns& runs, const ExternDerivative& derivative, bool is_noted, ComplexEnds complex_ends, Unread unread)
+      : runs_(runs), derivative_(derivative), is_noted_(is_noted), complex_ends_(complex_ends), unread_(unread) {}
 
   RunsProgram write();
 
@@ -30,7 +30,8 @@ class Writer {
   Recording& one() { return runs_.one(); }
   Recording& two() { return runs_.two(); }
   void add_inputs();
-  void write_kept();
+  void write_operations();
+  void write_unread(const Operation& a, const Operation& b);
   ir::Dim renamed(const ir::Dim& size);
   ir::Type type(int64_t id);
   ir::Type part_type(int64_t id);
@@ -61,6 +62,7 @@ class Writer {
   const ExternDerivative& derivative_;
   bool is_noted_;
   ComplexEnds complex_ends_;
+  Unread unread_;
   importer::Region region_;
   RunsProgram program_;
   std::map<int64_t, Value> values_;             ///< real ones; complex inputs too, as pairs

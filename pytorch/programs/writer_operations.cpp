@@ -141,6 +141,7 @@ bool Writer::is_checked(const Operation& operation) {
 // ---- arguments
 
 Argument Writer::integer(int64_t a, int64_t b) {
+  if (a != b && is_negative(a, b)) return importer::Negative{renamed(size_of(runs_.fit(), -a, -b))};
   const ir::Dim size = size_of(runs_.fit(), a, b);
   if (!size.is_constant()) return renamed(size);
   return size.constant();
@@ -198,6 +199,7 @@ Argument Writer::list(const IValue& a, const IValue& b, const c10::Argument& par
     Argument item = argument(items[i], others[i], parameter);
     if (auto* number = std::get_if<int64_t>(&item)) integers.push_back(*number), dims.emplace_back(*number);
     if (auto* size = std::get_if<ir::Dim>(&item)) dims.push_back(*size);
+    if (auto* negative = std::get_if<importer::Negative>(&item)) dims.push_back(ir::Dim(-1) * negative->size);
     if (auto* value = std::get_if<Value>(&item)) tensors.push_back(*value);
     if (std::holds_alternative<Value>(item) || std::holds_alternative<std::monostate>(item))
       optional_tensors.push_back(std::holds_alternative<Value>(item) ? std::optional(std::get<Value>(item))

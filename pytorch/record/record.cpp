@@ -44,6 +44,21 @@ Record Record::with_sizes(const std::vector<int64_t>& words) const {
   return other;
 }
 
+namespace {
+
+/// Word i of the records, which differs, as an expression of its magnitude. None if there is none, or if the word isn't
+/// of one sign.
+std::optional<ir::Dim> magnitude(size_t i, const Record& first, const Record& second, const Record* third,
+                                 SizeFit& sizes) {
+  const int64_t sign = first.words()[i] < 0 ? -1 : 1;
+  const auto has_sign = [&](const Record& record) { return (record.words()[i] < 0) == (sign < 0); };
+  if (!has_sign(second) || (third != nullptr && !has_sign(*third))) return std::nullopt;
+  return sizes.find(sign * first.words()[i], sign * second.words()[i],
+                    third != nullptr ? std::optional(sign * third->words()[i]) : std::nullopt);
+}
+
+}  // namespace
+
 Template::Template(const Record& first, const Record& second, const Record* third, SizeFit& sizes)
     : table_(sizes.symbols()), binders_(sizes.count(), SIZE_MAX), structure_(first.structure()) {
   for (const Record* other : {&second, third ? third : &second})
@@ -51,7 +66,7 @@ Template::Template(const Record& first, const Record& second, const Record* thir
   // All sizes are found first: a size may have factors that only a later word shows.
   for (size_t i = 0; i < first.words().size(); ++i)
     if (first.kinds()[i] == Record::Kind::kSize && first.words()[i] != second.words()[i])
-      sizes.find(first.words()[i], second.words()[i], third ? std::optional(third->words()[i]) : std::nullopt);
+      magnitude(i, first, second, third, sizes);
   words_.reserve(first.words().size());
   for (size_t i = 0; i < first.words().size(); ++i) {
     words_.push_back(word(i, first, second, third, sizes));
@@ -76,9 +91,9 @@ Template::Word Template::word(size_t i, const Record& first, const Record& secon
   if (kind == Record::Kind::kNumber && (one != two || (third && third->words()[i] != one))) return {one, kind, true};
   if (one == two) return {one, kind};
   if (kind != Record::Kind::kSize) throw Mismatch();
-  const auto dim = sizes.find(one, two, third ? std::optional(third->words()[i]) : std::nullopt);
+  const auto dim = magnitude(i, first, second, third, sizes);
   if (!dim) throw Mismatch();
-  return {0, kind, false, number_of(*dim)};
+  return {0, kind, false, number_of(*dim), one < 0};
 }
 
 int32_t Template::number_of(const ir::Dim& dim) {
@@ -124,7 +139,7 @@ std::optional<std::vector<int64_t>> Template::words(const std::vector<int64_t>& 
     const auto value =
         ir::SizeTable::evaluate<ir::PlainSizes>(expressions_[static_cast<size_t>(word.expression)], sizes);
     if (!value) return std::nullopt;
-    found.back() = *value;
+    found.back() = word.is_negative ? -*value : *value;
   }
   return found;
 }
@@ -135,8 +150,11 @@ bool Template::compare(const Record& record, std::vector<size_t>* numbers) const
   if (!bind(record, values)) return false;
   for (size_t i = 0; i < words_.size(); ++i) {
     const Word& word = words_[i];
-    const int64_t wanted = word.expression < 0 ? word.value : values[static_cast<size_t>(word.expression)];
+    const int64_t value = word.expression < 0 ? word.value : values[static_cast<size_t>(word.expression)];
     if (record.kinds()[i] != word.kind) return false;
+    // Of another sign a place is counted from the other end.
+    if (word.expression >= 0 && value < (word.is_negative ? 1 : 0)) return false;
+    const int64_t wanted = word.is_negative ? -value : value;
     if (record.words()[i] == wanted || word.is_free) continue;
     if (word.kind != Record::Kind::kNumber || numbers == nullptr) return false;
     numbers->push_back(i);

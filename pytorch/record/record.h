@@ -69,7 +69,7 @@ class Record {
 };
 
 /// A pattern for the records of one function at all sizes: a record in which some sizes are expressions of symbols, and
-/// some numbers are free.
+/// some numbers are free. A word has the same sign in all of them, since a negative one counts from an end.
 class Template {
  public:
   /// Generalises two records of runs in which each symbol had its first and its second value. The sizes of a third
@@ -99,7 +99,8 @@ class Template {
     int64_t value;  ///< the word itself, unless it is an expression
     Record::Kind kind;
     bool is_free = false;
-    int32_t expression = -1;  ///< the index in expressions_
+    int32_t expression = -1;   ///< the index in expressions_
+    bool is_negative = false;  ///< whether the word is minus the expression, which is positive
   };
 
   Word word(size_t i, const Record& first, const Record& second, const Record* third, SizeFit& sizes);

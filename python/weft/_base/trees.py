@@ -42,6 +42,16 @@ def unflatten(leaves: Sequence[Any], spec: pytree.TreeSpec) -> Any:
     return leaves[0] if spec is _LEAF else pytree.tree_unflatten(leaves, spec)
 
 
+def leaves_like(spec: pytree.TreeSpec, tree: Any) -> list[Any] | None:
+    """The tree's leaves in the order of a structure whose dicts may have their keys in another order; None if the tree
+    has another structure."""
+    try:
+        leaves = spec.flatten_up_to(tree)
+    except (ValueError, TypeError):
+        return None
+    return leaves if all(pytree.tree_flatten(leaf)[1].is_leaf() for leaf in leaves) else None
+
+
 def paths(name: str, tree: Any) -> list[str]:
     """The leaves' names: `carry['h']`, `xs[0].mask`."""
     flatten(tree)  # registers dataclasses

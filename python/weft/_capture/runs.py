@@ -43,6 +43,9 @@ class Function:
     has_pairs: bool = False
     #: whether the program runs without PyTorch: whatever its price, what could be left to PyTorch is made of other ops
     is_alone: bool = False
+    #: whether its program has the operations whose results nobody reads, too: without them, the last step of a loop in
+    #: Python that updates its state behind the output isn't like the others
+    keeps_unread: bool = False
     #: by leaf: the first dim that the function sees
     first_dims: dict[int, int] = dataclasses.field(default_factory=dict)
     #: how many of the leaves are carries, whose next values its first results are; None: its arguments are tensors of

@@ -208,6 +208,7 @@ class _Tracer:
                 derivative,
                 self.function.whole,
                 self.function.has_pairs,
+                self.function.keeps_unread,
             )
             captured = [*real.recording.outside, *map(torch.tensor, free), *constants]
         for run in runs:

@@ -16,19 +16,32 @@ from weft._base.torch_private import pytree
 
 def checked_carry(what: str, spec: pytree.TreeSpec, before: Any, after: Any) -> list[Tensor | None]:
     """The leaves of the next carry, which must be like the leaves before; under autocast they are cast back to their
-    dtype."""
+    dtype. The keys of a dict may come in another order."""
     leaves, new_spec = trees.flatten(after)
     if new_spec is not spec and new_spec != spec:
-        raise ValueError(
-            f"{what} must return a carry of the structure that it got: "
-            f"{trees.structure(spec)} in, {trees.structure(new_spec)} out"
-        )
+        ordered = trees.leaves_like(spec, after)
+        if ordered is None:
+            raise ValueError(
+                f"{what} must return a carry of the structure that it got: "
+                f"{trees.structure(spec)} in, {trees.structure(new_spec)} out{_difference(before, after)}"
+            )
+        leaves, after = ordered, trees.unflatten(ordered, spec)
     given = trees.flatten(before)[0]
     if _are_alike(given, leaves):
         return leaves
     pairs = list(zip(given, leaves, strict=True))
     names = trees.paths("carry", after)
     return [_next(what, name, *pair) for name, pair in zip(names, pairs, strict=True)]
+
+
+def _difference(before: Any, after: Any) -> str:
+    """The leaves that only one of two carries has, if these can be told by their names."""
+    given, returned = trees.paths("carry", before), trees.paths("carry", after)
+    missing = [name for name in given if name not in returned]
+    new = [name for name in returned if name not in given]
+    said = [f"{', '.join(missing)} missing"] if missing else []
+    said += [f"{', '.join(new)} new"] if new else []
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def _are_alike(before: list[Any], after: list[Any]) -> bool:

@@ -100,6 +100,9 @@ def streaming_model(
     Raises the errors of weft.stream.
     """
     check_initialised(model, what)
+    for name, number in (("delay", delay), ("chunk", chunk)):
+        if not _is_number(number) and (number is not None or name == "delay"):
+            raise TypeError(f"{what}: {name} is a number of steps, but is {number!r}")
     leaves, spec = trees.flatten((example, {}))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     whole = _Whole(model, leaves, spec, _time_dims(tensors, time, what), what)
@@ -162,8 +165,6 @@ def _streamed(whole: _Whole, steps: int, delay: int, chunk: int) -> tuple[_C.Str
             return _C.stream(program, whole.dims, delay, whole.group, chunk), traced
         except UnsupportedError as error:
             first = first or (error, whole.function)
-            if whole.group == 1:
-                break
     assert first is not None
     whole.function = first[1]
     raise first[0]
@@ -189,15 +190,17 @@ class _Whole:
             self.group = group
             try:
                 traced = self._traced(steps, WHOLE)
-                made = (traced.program, traced) if self._is_for_any(traced) else None
-                if made is None and group == 1:
-                    made = self._rolled(steps)
+                if self._is_for_any(traced):
+                    found = True
+                    yield traced.program, traced
+                elif group == 1:
+                    for made in self._rolled(steps):
+                        found = True
+                        yield made
             except UnsupportedError as error:
                 failed = failed or error
-                continue
-            if made is not None:
-                found = True
-                yield made
+            if found and group == 1:
+                return
         if found:
             return
         self.group = 1
@@ -209,15 +212,15 @@ class _Whole:
             "example: pad in several layers of at most 16384"
         )
 
-    def _traced(self, steps: int, whole: tuple[Names, Names] | None) -> Traced:
-        self.function = self._function(steps, whole)
+    def _traced(self, steps: int, whole: tuple[Names, Names] | None, *, keeps_unread: bool = False) -> Traced:
+        self.function = self._function(steps, whole, keeps_unread)
         run = record.record(self.function)
         # A tensor from outside with as many rows as steps would be mistaken for one that has a row for each step.
         factor = 1
         while any(t.dim() > 0 and t.shape[0] == steps // self.group * factor for t in run.recording.outside):
             factor += 1
         if factor > 1:
-            self.function = self._function(steps * factor, whole)
+            self.function = self._function(steps * factor, whole, keeps_unread)
             run = record.record(self.function)
         traced, template = trace.of_run(self.function, run)
         if self._is_for_any(traced):
@@ -244,7 +247,7 @@ class _Whole:
             self.proved = template
         return tried > 1
 
-    def _function(self, steps: int, whole: tuple[Names, Names] | None) -> Function:
+    def _function(self, steps: int, whole: tuple[Names, Names] | None, keeps_unread: bool = False) -> Function:
         def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
             if self.group > 1:
                 args = self._ungrouped(args)
@@ -273,6 +276,7 @@ class _Whole:
             whole=whole,
             has_pairs=True,
             is_alone=True,
+            keeps_unread=keeps_unread,
         )
 
     def _resized(self, steps: int) -> list[Any]:
@@ -301,14 +305,22 @@ class _Whole:
     def _is_for_any(self, traced: Traced) -> bool:
         return all(isinstance(traced.sizes[i][dim], str) for i, dim in enumerate(self.dims) if dim is not None)
 
-    def _rolled(self, steps: int) -> tuple[_C.Program, Traced] | None:
-        """For a model with a Python loop over the steps: its programs for two numbers of steps as one for any, which
-        those for one of the two and for a third must give too."""
+    def _rolled(self, steps: int) -> Iterator[tuple[_C.Program, Traced]]:
+        """For a model with a Python loop over the steps: its programs for any number of them."""
+        # What the last step does for a step that doesn't come mostly makes it like the others. But it may be what
+        # makes it another one, as a write behind the end.
+        for keeps_unread in (True, False):
+            if made := self._joined(steps, keeps_unread=keeps_unread):
+                yield made
+
+    def _joined(self, steps: int, *, keeps_unread: bool) -> tuple[_C.Program, Traced] | None:
+        """The rolled programs for two numbers of steps as one for any, which those for one of the two and for a third
+        must give too."""
         first, made = None, []
         steps = max(steps, FEWEST_ROLLED)
         for count in (steps, steps + 5, steps + 12):
             try:
-                traced = self._traced(count, None)
+                traced = self._traced(count, None, keeps_unread=keeps_unread)
             except FailedError:
                 if count == steps:
                     raise
@@ -330,8 +342,15 @@ class _Whole:
         return next(int(traced.sizes[i][dim]) for i, dim in enumerate(self.dims) if dim is not None)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _time_dims(tensors: Sequence[Tensor], time: Time, what: str) -> list[int | None]:
     """The dim of each tensor's time, counted from the front."""
+    each = [time] if isinstance(time, str) or not isinstance(time, Sequence) else time
+    if not all(dim is None or _is_number(dim) for dim in each):
+        raise TypeError(f"{what}: time is a dim's number, or a list of one or None for each tensor, but is {time!r}")
     times = [time] * len(tensors) if isinstance(time, int) or time is None else list(time)
     if len(times) != len(tensors):
         raise ValueError(f"{what}: the example has {len(tensors)} tensors, but time={time!r} is of {len(times)}")

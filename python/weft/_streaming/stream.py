@@ -117,7 +117,8 @@ class Stream:
         """Whether the tensors are a chunk without the dim of time; None if they are no chunk at all."""
         types = self._types
         if len(inputs) != len(types) or not all(
-            isinstance(x, Tensor) and x.dtype == dtype for x, dtype in zip(inputs, types, strict=True)
+            isinstance(x, Tensor) and x.dtype == dtype and x.layout == torch.strided
+            for x, dtype in zip(inputs, types, strict=True)
         ):
             return None
         shapes = [x.shape for x in inputs]
@@ -155,6 +156,8 @@ class Stream:
             if isinstance(example, Tensor):
                 if not isinstance(leaf, Tensor) or leaf.dtype != example.dtype:
                     raise ValueError(f"weft.stream: takes {trees.describe(example)}, but got {trees.describe(leaf)}")
+                if leaf.layout != torch.strided:
+                    raise ValueError(f"weft.stream: takes strided tensors, not {leaf.layout}: call to_dense()")
                 tensors.append(leaf)
             elif type(leaf) is not type(example) or leaf != example:
                 raise ValueError(f"weft.stream: {example!r} is a part of the model, and can't be {leaf!r}")

@@ -5,6 +5,7 @@
 
 #include "passes/rolling/periods.h"
 #include "passes/rolling/rolled_loop.h"
+#include "passes/rolling/separate_writes.h"
 #include "passes/simplification/dce.h"
 
 namespace weft::passes {
@@ -178,7 +179,13 @@ bool roll_block(Program& program, Block& block, bool in_loop) {
 
 void roll(Program& program) {
   // A program without loops must not change, so dead ops are removed only if a loop was rolled.
-  if (roll_block(program, program.body, /*in_loop=*/false)) dce(program);
+  std::optional<Program> separated = separate_writes(program);
+  if (separated && roll_block(*separated, separated->body, /*in_loop=*/false)) {
+    program = std::move(*separated);
+  } else if (!roll_block(program, program.body, /*in_loop=*/false)) {
+    return;
+  }
+  dce(program);
 }
 
 }  // namespace weft::passes

@@ -28,6 +28,8 @@ namespace weft::passes {
 /// differs stays outside. Uses of a single step's value become slices of a stack; a concatenation of the values of all
 /// steps becomes the stack. Nested loops become nested scans. All other ops stay as they are.
 ///
+/// A tensor that the steps write a part of each (`y[t] = h`) is such a concatenation, too (separate_writes.h).
+///
 /// A loop is rolled only if that pays: its body has products, or elementwise ops on slices, or many ops.
 ///
 /// Runs on traced programs, before everything else: differentiation would add the backward loop, unrolled too. It is

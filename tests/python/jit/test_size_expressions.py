@@ -80,6 +80,12 @@ def test_other_lengths_compile_nothing(fn: Callable[..., Any], inputs: list[list
         lambda x, y: x[-len(y) : 20 - len(y)] + y[:4].sum(),
         lambda x, y: x[-len(y) :] * y,
         lambda x, y: x[5 - len(y) :].sum(0) * y,
+        lambda x, y: x[-(len(y) - 3) :] * y[3:],
+        lambda x, y: x[-(2 * len(y) + 1) : 1 - len(y)].sum(0) * y,
+        lambda x, y: x.select(0, 2 - len(y)) * y,
+        lambda x, y: x.slice_scatter(y, 0, -len(y)),
+        lambda x, y: x.slice_scatter(y[2:], 0, 2 - len(y)),
+        lambda x, y: x.select_scatter(y[0], 0, 3 - len(y)),
         lambda x, y: x[: -len(y)].sum(0) * y,
         lambda x, y: x.select(0, 40 - len(y)) * y,
         lambda x, y: x.select(0, -len(y)) * y,
@@ -95,6 +101,29 @@ def test_places_counted_from_either_end(fn: Callable[[Tensor, Tensor], Tensor]) 
     jitted = weft.jit(fn)  # whose first size is on the other side
     for length in (50, 58, 42, 30, 20, 60):
         agrees(fn, jitted, [x, torch.randn(length, 3)])
+
+
+def test_slices_counted_from_the_end_at_all_sizes() -> None:
+    def model(x: Tensor) -> Tensor:
+        return x[:, -x[:, 2:].shape[1] :]  # of no elements: all of x
+
+    jitted = weft.jit(model)
+    for steps in (50, 51, 7, 3, 2, 1, 60, 2):
+        x = torch.randn(2, steps)
+        assert torch.equal(jitted(x), model(x))
+
+
+def test_a_slice_counted_from_the_end_is_one_program() -> None:
+    """Its bound is minus a size less one."""
+    jitted = weft.jit(lambda x: x[-(len(x) - 1) :] * x[:-1])
+    for length in (20, 11, 31):
+        x = torch.randn(length, 3)
+        torch.testing.assert_close(jitted(x), x[1:] * x[:-1])
+    before = weft.stats()["compiled"]
+    for length in (7, 40, 13):
+        x = torch.randn(length, 3)
+        torch.testing.assert_close(jitted(x), x[1:] * x[:-1])
+    assert weft.stats()["compiled"] == before
 
 
 def test_the_number_of_programs() -> None:

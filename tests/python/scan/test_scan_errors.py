@@ -31,7 +31,11 @@ class TestCarry:
             (lambda c, x: (c * 0.5, x), 0, "carry: int64[] in, float32[] out"),
             (lambda c, x: (c.sum(), x), H, "carry: float32[8,16] in, float32[] out"),
             (lambda c, x: ((c, c), x), H, "the structure that it got: * in, (*, *) out"),
-            (lambda c, x: ({"g": c["h"]}, x), {"h": H}, "{'h': *} in, {'g': *} out"),
+            (
+                lambda c, x: ({"g": c["h"]}, x),
+                {"h": H},
+                "{'h': *} in, {'g': *} out (carry['h'] missing; carry['g'] new)",
+            ),
             (lambda c, x: (None, x), H, "carry: float32[8,16] in, None out"),
         ],
     )

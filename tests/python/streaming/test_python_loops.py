@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,67 @@ def test_the_last_states_beside_all(rows: int, count: int) -> None:
             expected, *lasts = model(x[:, :at])  # as if the sequence ended there
         torch.testing.assert_close(states, lasts, atol=1e-6, rtol=0)
         torch.testing.assert_close(torch.cat(outputs, 1), expected, atol=1e-6, rtol=0)
+
+
+def valid(layers: int) -> Callable[[Tensor], Tensor]:
+    """Convolutions without padding, whose results are cut to the shortest from their ends."""
+    weights = [torch.randn(4, 4, 2) * 0.3 for _ in range(layers)]
+
+    def model(x: Tensor) -> Tensor:
+        skips = []
+        for i, weight in enumerate(weights):
+            z = torch.tanh(F.conv1d(x, weight.to(x.dtype), dilation=2**i))
+            x = x[:, :, -z.shape[2] :] + z
+            skips.append(z)
+        size = x.shape[-1]
+        return x + sum(skip[..., -size:] for skip in skips)
+
+    return model
+
+
+@pytest.mark.parametrize(("layers", "steps"), [(1, 20), (2, 30), (4, 60)])
+def test_slices_counted_from_the_end(layers: int, steps: int) -> None:
+    torch.manual_seed(0)
+    stream = compare(valid(layers), torch.randn(2, 4, steps), 2)
+    assert stream.outputs[0].lag == 2**layers - 1
+    compare(valid(layers), torch.randn(1, 4, steps + 1, dtype=torch.float64), 2)
+
+
+@pytest.mark.parametrize("cut", [lambda x, n: x[:, -(n - 3) :], lambda x, n: x.narrow(1, 3 - n, n - 3)])
+def test_a_model_that_cuts_from_the_end(cut: Callable[[Tensor, int], Tensor]) -> None:
+    torch.manual_seed(0)
+    assert compare(lambda x: torch.sin(cut(x, x.shape[1])), torch.randn(2, 20, 4), 1).outputs[0].lag == 3
+
+
+def test_a_loop_beside_a_slice_counted_from_the_end() -> None:
+    def model(x: Tensor) -> Tensor:
+        h, hs = x.new_zeros(x.shape[0], 4), []
+        for t in range(2, x.shape[1]):
+            h = torch.tanh(0.5 * h + x[:, t] - x[:, t - 2])
+            hs.append(h)
+        y = torch.stack(hs, 1)
+        return x[:, -y.shape[1] :] * y
+
+    torch.manual_seed(0)
+    compare(model, torch.randn(2, 17, 4), 1)
+
+
+@pytest.mark.parametrize("steps", [20, 30])
+def test_a_place_that_may_count_from_either_end_is_refused(steps: int) -> None:
+    """40 - T is a place from the front up to 40 steps, and one from the end for more."""
+    with pytest.raises(RuntimeError, match=r"something else|can't|counted from the end|depends on"):
+        weft.stream(lambda x: x[:, 40 - x.shape[1] :].cumsum(1), torch.randn(2, steps, 4))
+
+
+def test_a_place_from_the_end_for_more_steps_than_some() -> None:
+    """Up to 40 steps there are no results, whatever the model has there."""
+
+    def model(x: Tensor) -> Tensor:
+        return x[:, -(x.shape[1] - 40) :].cumsum(1)
+
+    x = torch.randn(2, 70, 4)
+    stream = weft.stream(model, x)
+    assert stream.outputs[0].lag == 40
+    found = torch.cat([stream.run(x[:, :30]), stream.run(x[:, 30:])], 1)
+    torch.testing.assert_close(found[:, 40:], model(x), rtol=1e-5, atol=1e-5)
+    assert not found[:, :40].any()
