@@ -15,7 +15,7 @@ from weft._base.errors import FailedError, MutatesCapturedError, UnsupportedErro
 from weft._base.torch_private import pytree
 from weft._capture import record, trace
 from weft._capture.complex_numbers import as_pairs, of_pairs
-from weft._capture.runs import Function
+from weft._capture.runs import Function, Run
 from weft._capture.traced import Traced
 
 Time = int | None | Sequence[int | None]
@@ -179,6 +179,7 @@ class _Whole:
         self.model, self.leaves, self.spec, self.dims, self.what = model, leaves, spec, dims, what
         self.group = 1  #: a multiple of so many steps, which are a dim behind the time's
         self.function: Function  #: that was recorded last
+        self.gives = True  #: whether results of the last run have elements
         self.proved: _C.Template | None = None  #: the last that _is_proved() bore out
 
     def programs(self, steps: int) -> Iterator[tuple[_C.Program, Traced]]:
@@ -232,20 +233,33 @@ class _Whole:
 
     def _is_proved(self, template: _C.Template, steps: int, whole: tuple[Names, Names] | None) -> bool:
         """Whether the model does the same, word for word, for all other numbers of steps for which it works."""
-        tried, size = 0, steps // self.group
+        size, tried = steps // self.group, []
         # Near the example, and far from it: there a wrong divisor of few elements shows.
         for more in (1, 2, 3, 5, 8, size + 1, 3 * size + 4):
-            function = self._function(steps + more * self.group, whole)
-            try:
-                run = record.record(function)
-            except Exception:  # the model's own, as where a table of positions ends
+            run = self._run((size + more) * self.group, whole)
+            if run is None:
                 continue
             if not template.matches(run.recording):
                 return False
-            tried += 1
-        if tried > 1:
-            self.proved = template
-        return tried > 1
+            tried.append((size + more, run.recording.words))
+        if len(tried) < 2 or self._gives_for(_not_from_end(*tried[0], *tried[-1]), whole):
+            return False
+        self.proved = template
+        return True
+
+    def _run(self, steps: int, whole: tuple[Names, Names] | None) -> Run | None:
+        """A recording with so many steps; None if the model raises, as where a table of positions ends."""
+        try:
+            return record.record(self._function(steps, whole))
+        except Exception:
+            return None
+
+    def _gives_for(self, most: int, whole: tuple[Names, Names] | None) -> bool:
+        """Whether the model gives any elements for some number of groups of steps up to `most`."""
+        for count in sorted({1, most // 4, most // 2, most * 3 // 4, most}):
+            if 0 < count <= most and self._run(count * self.group, whole) is not None and self.gives:
+                return True
+        return False
 
     def _function(self, steps: int, whole: tuple[Names, Names] | None, keeps_unread: bool = False) -> Function:
         def flat(args: Any, kwargs: Any) -> tuple[list[Tensor], Any]:
@@ -254,6 +268,7 @@ class _Whole:
             results, results_spec = trees.flatten(self.model(*args, **kwargs))
             constants = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in results]
             tensors = [leaf for leaf in results if isinstance(leaf, Tensor)]
+            self.gives = any(tensor.numel() > 0 for tensor in tensors)
             return tensors, (results_spec, constants, [tensor.is_complex() for tensor in tensors])
 
         def dynamic(i: int, _: Tensor) -> tuple[int, ...]:
@@ -340,6 +355,13 @@ class _Whole:
 
     def _length(self, traced: Traced) -> int:
         return next(int(traced.sizes[i][dim]) for i, dim in enumerate(self.dims) if dim is not None)
+
+
+def _not_from_end(steps: int, words: Sequence[int], other_steps: int, other: Sequence[int]) -> int:
+    """The largest number of steps at which a place that two records count from the end isn't counted so: 3 for
+    -(T - 3), which for 3 steps or fewer is a place from the front. 0 if there is no such place."""
+    pairs = zip(words, other, strict=True)
+    return max((steps + a * (other_steps - steps) // (a - b) for a, b in pairs if b < a < 0), default=0)
 
 
 def _is_number(value: Any) -> bool:

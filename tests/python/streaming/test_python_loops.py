@@ -195,22 +195,8 @@ def test_a_loop_beside_a_slice_counted_from_the_end() -> None:
     compare(model, torch.randn(2, 17, 4), 1)
 
 
-@pytest.mark.parametrize("steps", [20, 30])
+@pytest.mark.parametrize("steps", [20, 30, 50, 70])
 def test_a_place_that_may_count_from_either_end_is_refused(steps: int) -> None:
     """40 - T is a place from the front up to 40 steps, and one from the end for more."""
     with pytest.raises(RuntimeError, match=r"something else|can't|counted from the end|depends on"):
         weft.stream(lambda x: x[:, 40 - x.shape[1] :].cumsum(1), torch.randn(2, steps, 4))
-
-
-def test_a_place_from_the_end_for_more_steps_than_some() -> None:
-    """Up to 40 steps there are no results, whatever the model has there."""
-
-    def model(x: Tensor) -> Tensor:
-        return x[:, -(x.shape[1] - 40) :].cumsum(1)
-
-    x = torch.randn(2, 70, 4)
-    stream = weft.stream(model, x)
-    assert stream.outputs[0].lag == 40
-    found = torch.cat([stream.run(x[:, :30]), stream.run(x[:, 30:])], 1)
-    torch.testing.assert_close(found[:, 40:], model(x), rtol=1e-5, atol=1e-5)
-    assert not found[:, :40].any()
