@@ -35,6 +35,7 @@ TABLES = {
     "src/packages/plan/refusals.cpp": "the ops that a package has no form of",
     "src/packages/plan/written_rows.cpp": "the ops that write rows by an index",
     "src/streaming/fixed_places.cpp": "what each op makes of numbers of steps",
+    "src/streaming/last_rows.cpp": "the ops by which a row is picked by its number",
     "src/streaming/local_ops.cpp": "where each op leaves the steps' dim",
     "src/streaming/time_ops.cpp": "what each op does along the steps",
     "pytorch/importer/aten_*.cpp": "ATen's ops as the IR's",

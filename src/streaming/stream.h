@@ -30,7 +30,7 @@ struct Stream {
     kUniform,   ///< has time, but all its elements are equal: computed where it is read
     kTimed,     ///< differs from step to step
     kLatched,   ///< follows from elements at fixed places from the beginning: known when they have come
-    kLast,      ///< after each chunk: the value if the sequence ended there; a loop's last carry
+    kLast,      ///< after each chunk: the value if the sequence ended there: a last step, a loop's last carry
     kEnd        ///< is known only at the sequence's end
   };
   Kind kind = Kind::kConstant;

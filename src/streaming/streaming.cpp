@@ -5,7 +5,7 @@
 #include "passes/pass_runner.h"
 #include "streaming/fixed_places.h"
 #include "streaming/inner_loops.h"
-#include "streaming/last_carries.h"
+#include "streaming/last_rows.h"
 #include "streaming/running_totals.h"
 #include "streaming/unit_dims.h"
 #include "streaming/walker.h"
@@ -100,7 +100,7 @@ Streamed stream(const ir::Program& program, const std::vector<std::optional<size
   whole.donations.clear();
   constexpr std::string_view kBefore[] = {"drop_derivatives", "dce"};
   passes::run_passes(whole, kBefore);
-  last_carries(whole);
+  last_rows(whole);
   running_totals(whole);
   const Lengths lengths = lengths_of(whole, time_dims, group);
   fixed_places(whole, lengths);

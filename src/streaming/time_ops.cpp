@@ -57,6 +57,7 @@ void Walker::slice(const Op& op, const Streams& operands) {
   const auto dim = static_cast<size_t>(op.attr<int64_t>("dim"));
   Stream result = time_operand(op, operands[0], dim);
   const Dim start = ir::size_attr(op, "start"), &length = whole_.type(op.results[0]).shape.at(dim);
+  if (length == Dim(1) && start == whole_.type(op.operands[0]).shape[dim] - Dim(1)) return last(op, result);
   if (lengths_.mentions(start))
     return end(op, fmt::format("step {}, counted from the end of the sequence", to_string(start)), &op);
   if (!lengths_.mentions(length)) return latch(op, result, start.constant(), length.constant());
@@ -73,6 +74,20 @@ void Walker::slice(const Op& op, const Streams& operands) {
                      ? passes::cut(writer_.before(result), result.start, dim, lead - result.lead(), result.lead())
                      : ir::kNoValue;
   define(op, 0, std::move(result), operands);
+}
+
+/// The last element so far, as if the sequence ended with the chunk.
+void Walker::last(const Op& op, const Stream& from) {
+  if (from.since > 0) return end(op, "the last step, which may lie before the first steps", &op);
+  const Stream real = writer_.masked(from, 0);
+  const auto dim = static_cast<int64_t>(from.time.dim);
+  Stream result;
+  result.kind = Kind::kLast;
+  result.step = writer_.step().slice(real.step, dim, from.per_chunk - 1, from.per_chunk);
+  result.ahead = ahead_of(from);
+  result.settled = from.settled;
+  result.looks_ahead = from.looks_ahead == nullptr ? &op : from.looks_ahead;
+  define(op, 0, std::move(result), {});
 }
 
 /// The elements at `count` places from `first` on.

@@ -99,7 +99,8 @@ void Walker::visit(const Op& op) {
           is_timed_at(operands[0], 0))
         moved(op, 0, operands[0]);
       if (operand.kind == Kind::kEnd && !is_along_time(op, operands)) refuse_end(op, operand);
-      if (operand.kind == Kind::kLast) refuse(op, "reads a loop's last carry at steps before the last one");
+      if (operand.kind == Kind::kLast)
+        refuse(op, "reads a last step, or a loop's last carry, at steps before the last one");
     }
     if (ir::traits_of(op.code).calls_out) return external(op);
     return is_along_time(op, operands) ? along_time(op, operands) : local(op);
@@ -113,7 +114,7 @@ void Walker::visit(const Op& op) {
     if (has(Kind::kUniform)) refuse(op, "reads all steps of the sequence at once");
     return plain(op, kind_without_time(op, operands));
   }
-  if (has(Kind::kLast)) refuse(op, "reads a loop's last carry at steps before the last one");
+  if (has(Kind::kLast)) refuse(op, "reads a last step, or a loop's last carry, at steps before the last one");
   if (is_count(op)) return count(op);
   if (ir::traits_of(op.code).calls_out) return external(op);
   if (is_along_time(op, operands)) return along_time(op, operands);
@@ -321,9 +322,10 @@ Stream Walker::output(ValueId result, int64_t delay, int64_t group) {
   }
   if (stream.kind == Kind::kLast) {
     if (stream.ahead < 0 || (stream.ahead == 0 && stream.settled < 0))
-      user_error("{} is a loop's last carry, and the loop is over a sequence without its last steps", name());
+      user_error("{} is a last step, or a loop's last carry, of a sequence without its last steps", name());
     if (stream.ahead > 0)
-      refuse(*stream.looks_ahead, "reads steps that are still to come, and {} is the last carry of a loop over them",
+      refuse(*stream.looks_ahead,
+             "reads steps that are still to come, and {} is the last of them, or the last carry of a loop over them",
              name());
     return stream;
   }

@@ -78,6 +78,7 @@ class Walker {
   Stream time_operand(const ir::Op& op, const Stream& stream, size_t dim);
   void slice(const ir::Op& op, const Streams& operands);
   void latch(const ir::Op& op, const Stream& from, int64_t first, int64_t count);
+  void last(const ir::Op& op, const Stream& from);
   void pad(const ir::Op& op, const Streams& operands);
   void concat(const ir::Op& op, const Streams& operands);
   bool is_length(const ir::Op& op) const;

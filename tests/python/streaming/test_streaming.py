@@ -377,7 +377,7 @@ class Decoder(nn.Module):
         (lambda x: x - x.mean(1, keepdim=True), "reduce_sum over time"),
         (lambda x: x.softmax(1), "reduce_max over time"),
         (lambda x: x / x.norm(dim=1, keepdim=True), "reduce_sum over time"),
-        (lambda x: x[:, -1], r"picks steps by number, as `x\[:, -1\]` does"),
+        (lambda x: x[:, -2], r"picks steps by number, as `x\[:, -2\]` does"),
         (lambda x: x[:, x.shape[1] // 2 :], "counted from the end of the sequence"),
         (lambda x: x.flip(1), "reverses the steps"),
         (lambda x: torch.cat([x, x], 1), "puts one sequence behind another"),

@@ -263,8 +263,9 @@ TEST(Streaming, RefusesWhatNeedsTheEnd) {
             "reduce_sum over time (a mean, norm, softmax or attention over all steps) needs all steps of the sequence");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = reverse %x {dim = 0} return %y }"),
             "reverse reverses the steps, which needs the sequence's end first");
-  EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = slice %x {dim = 0, start = dim(T-1), limit = dim(T)} return %y }"),
-            "slice begins at step T-1, counted from the end of the sequence");
+  EXPECT_EQ(
+      refusal("program @p(%x: f32[T,2]) { %y = slice %x {dim = 0, start = dim(T-2), limit = dim(T-1)} return %y }"),
+      "slice begins at step T-2, counted from the end of the sequence");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = slice %x {dim = 0, start = 0, limit = dim(T//2)} return %y }"),
             "slice takes a part of the sequence that depends on its length");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %y = concat %x, %x {dim = 0} return %y }"),
@@ -275,9 +276,10 @@ TEST(Streaming, RefusesWhatNeedsTheEnd) {
             "broadcast has all steps at each step, as attention has, which needs the whole sequence");
   EXPECT_EQ(refusal("program @p(%x: f32[T,2]) { %n = size {of = dim(T)} : f32[] return %n }"),
             "result 0 needs the number of steps, which a stream doesn't know");
-  EXPECT_EQ(refusal("program @p(%x: f32[T,2], %i: i64[3]) { %y = gather %x, %i return %y }"),
-            "gather picks steps by number, as `x[:, -1]` does: take `x[:, k]` or a slice, counted from the beginning, "
-            "or return all steps, and pick outside");
+  EXPECT_EQ(
+      refusal("program @p(%x: f32[T,2], %i: i64[3]) { %y = gather %x, %i return %y }"),
+      "gather picks steps by number, as `x[:, -2]` does: take `x[:, -1]`, or `x[:, k]` or a slice, counted from the "
+      "beginning, or return all steps, and pick outside");
 }
 
 TEST(Streaming, RefusesLoopsThatNeedMoreThanTheirStep) {
@@ -302,7 +304,7 @@ TEST(Streaming, RefusesLoopsThatNeedMoreThanTheirStep) {
     %b = broadcast %l {dims = [1]} : f32[T,2]
     return %b
   })";
-  EXPECT_EQ(refusal(kLast), "broadcast reads a loop's last carry at steps before the last one");
+  EXPECT_EQ(refusal(kLast), "broadcast reads a last step, or a loop's last carry, at steps before the last one");
 }
 
 TEST(Streaming, DelayIsAllowedOrNot) {
