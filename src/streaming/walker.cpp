@@ -91,7 +91,12 @@ Walker::Streams Walker::operands_of(const Op& op) {
 
 void Walker::visit(const Op& op) {
   if (!op.regions.empty()) return scan(op);
-  const Streams operands = operands_of(op);
+  Streams operands = operands_of(op);
+  // Behind the sequence, as a pad by the last step, it is what the end decides.
+  if (is_along_time(op, operands))
+    for (Stream& operand : operands)
+      if (operand.kind == Kind::kLast)
+        operand.kind = Kind::kEnd, operand.needs = "the last step", operand.looks_ahead = nullptr;
   const auto has = [&](Kind kind) { return std::ranges::any_of(operands, [&](auto& s) { return s.kind == kind; }); };
   if (has(Kind::kTimed)) {
     for (const Stream& operand : operands) {

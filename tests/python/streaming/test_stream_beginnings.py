@@ -325,7 +325,7 @@ def test_a_head_of_many_steps_is_one_state() -> None:
         (lambda x: F.pad(x.transpose(1, 2), (3, 3), mode="reflect"), 2, r"delay=\d+"),
         (lambda x: F.pad(x.transpose(1, 2), (3, 3), mode="circular"), 50, "end"),
         (lambda x: x - x[:, -1:], 50, "counted from the end of the sequence"),
-        (lambda x: GRU(x, x[:, -1].unsqueeze(0))[0], 50, "(from the end|picks steps by number)"),
+        (lambda x: GRU(x, x[:, -1].unsqueeze(0))[0], 50, "initial carry that depends on all steps"),
         (lambda x: x * GRU(x)[1].squeeze(0).unsqueeze(1), 50, "last carry"),
         (lambda x: torch.cat([x[:, -2:], x], 1), 50, "counted from the end of the sequence"),
         (lambda x: x + x[:, [0, 2]].sum(1, keepdim=True), 50, "take `x.*or a slice, counted from the beginning"),
