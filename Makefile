@@ -144,7 +144,7 @@ nightly: build  ## what is too long for every change: 2,000 random configuration
 	@WEFT_RANDOM_MUTATIONS=1000 python -m pytest tests/python/scan/test_stale.py
 	@WEFT_RANDOM_GRADIENTS=4000 WEFT_RANDOM_OPERATIONS=4000 OMP_NUM_THREADS=1 python -m pytest tests/python/scan/test_step_gradients.py tests/python/scan/test_random_operations.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_RANDOM_COMPLEX=1000 OMP_NUM_THREADS=1 python -m pytest tests/python/complex_numbers --numprocesses $(JOBS) --dist worksteal
-	@WEFT_RANDOM_STREAMS=400 OMP_NUM_THREADS=1 python -m pytest tests/python/streaming/test_streaming.py --numprocesses $(JOBS) --dist worksteal
+	@WEFT_RANDOM_STREAMS=400 OMP_NUM_THREADS=1 python -m pytest tests/python/streaming/test_streaming.py tests/python/streaming/test_random_writes.py --numprocesses $(JOBS) --dist worksteal
 	@WEFT_SWEEP=all OMP_NUM_THREADS=1 python -m pytest tests/python/scan/test_op_sweep.py tests/python/modules/test_modules_db.py tests/python/device/test_device_op_db.py --numprocesses $(JOBS) --dist worksteal
 	@scripts/setup.sh emulators && python -m pytest tests/python/packages
 	@WEFT_FUZZ_FILES=500 python -m pytest verification/tests/python/test_formats_fuzz.py
