@@ -2,8 +2,8 @@
 
 Most of clang-tidy's time is spent on headers of others: the standard library's, LLVM's, PyTorch's. Files that are
 compiled with the same options share a precompiled header here, with what at least a tenth of them include, and the
-templates instantiated that these ask for. Files of a target are read several at once, as the build joins them: a third
-of the time. --alone reads each by itself, and so finds what one forgets to include and others of its target have.
+templates instantiated that these ask for. Files of a target are read several at once, as the build joins them: half of
+the time. --alone reads each by itself, and so finds what one forgets to include and others of its target have.
 
 Usage: tidy.py [--alone] BUILD_FOLDER FILE...   (options of clang-tidy come from BUILD_FOLDER/compile_commands.json)
 Prints what clang-tidy says, each line once. Status 1 if it says anything, or fails.

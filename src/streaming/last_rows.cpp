@@ -16,7 +16,7 @@ namespace {
 class Places {
  public:
   void add(const Op& op) {
-    for (ValueId result : op.results) makers_[result] = op;
+    for (ValueId result : op.results) makers_[result] = &op;
   }
 
   /// Whether the value is the number of the last of `size` rows.
@@ -31,7 +31,7 @@ class Places {
  private:
   const Op* maker(ValueId value) const {
     const auto found = makers_.find(value);
-    return found == makers_.end() ? nullptr : &found->second;
+    return found == makers_.end() ? nullptr : found->second;
   }
   bool is_size(ValueId value, const Dim& size) const {
     const Op* op = maker(value);
@@ -42,7 +42,7 @@ class Places {
     return op != nullptr && ir::is_constant(op->code) && op->has("value") && op->attr<double>("value") == -1;
   }
 
-  std::map<ValueId, Op> makers_;
+  std::map<ValueId, const Op*> makers_;  ///< ops stay where they are
 };
 
 }  // namespace

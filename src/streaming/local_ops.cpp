@@ -204,8 +204,7 @@ TimeDim Walker::moved(const Op& op, size_t operand, const Stream& stream) {
       if (time.dim == 0)
         refuse(op,
                "picks steps by number, as `x[:, -2]` does: take `x[:, -1]`, or `x[:, k]` or a slice, counted from the "
-               "beginning, or "
-               "return all steps, and pick outside");
+               "beginning, or return all steps, and pick outside");
       time.dim += static_cast<size_t>(whole_.type(op.operands[1]).rank()) - 1;
       return time;
     case OpCode::kReduceSum:

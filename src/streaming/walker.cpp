@@ -1,6 +1,7 @@
 #include "streaming/walker.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace weft::streaming {
 
@@ -14,6 +15,8 @@ using ir::ValueId;
 using Kind = Stream::Kind;
 
 namespace {
+
+constexpr std::string_view kLastEarlier = "reads a last step, or a loop's last carry, at steps before the last one";
 
 bool is_timed_at(const Stream& stream, size_t dim) { return stream.kind == Kind::kTimed && stream.time.dim == dim; }
 
@@ -93,36 +96,38 @@ void Walker::visit(const Op& op) {
   if (!op.regions.empty()) return scan(op);
   Streams operands = operands_of(op);
   // Behind the sequence, as a pad by the last step, it is what the end decides.
-  if (is_along_time(op, operands))
-    for (Stream& operand : operands)
-      if (operand.kind == Kind::kLast)
-        operand.kind = Kind::kEnd, operand.needs = "the last step", operand.looks_ahead = nullptr;
+  const bool is_along = is_along_time(op, operands);
+  for (Stream& operand : operands) {
+    if (!is_along || operand.kind != Kind::kLast) continue;
+    operand.kind = Kind::kEnd;
+    operand.needs = "the last step";
+    operand.looks_ahead = nullptr;
+  }
   const auto has = [&](Kind kind) { return std::ranges::any_of(operands, [&](auto& s) { return s.kind == kind; }); };
   if (has(Kind::kTimed)) {
     for (const Stream& operand : operands) {
       if (operand.kind == Kind::kEnd && ir::traits_of(op.code).batching == ir::Batching::kLookup &&
           is_timed_at(operands[0], 0))
         moved(op, 0, operands[0]);
-      if (operand.kind == Kind::kEnd && !is_along_time(op, operands)) refuse_end(op, operand);
-      if (operand.kind == Kind::kLast)
-        refuse(op, "reads a last step, or a loop's last carry, at steps before the last one");
+      if (operand.kind == Kind::kEnd && !is_along) refuse_end(op, operand);
+      if (operand.kind == Kind::kLast) refuse(op, "{}", kLastEarlier);
     }
     if (ir::traits_of(op.code).calls_out) return external(op);
-    return is_along_time(op, operands) ? along_time(op, operands) : local(op);
+    return is_along ? along_time(op, operands) : local(op);
   }
   if (is_length(op)) return end(op, "the number of steps");
   for (const Stream& operand : operands)
-    if (operand.kind == Kind::kEnd && !is_along_time(op, operands)) return end(op, operand.needs, operand.looks_ahead);
+    if (operand.kind == Kind::kEnd && !is_along) return end(op, operand.needs, operand.looks_ahead);
   const bool has_time = std::ranges::any_of(op.results, [&](ValueId v) { return lengths_.mentions(whole_.type(v)); });
   if (ir::is_range(op.code) && has_time && operands[0].kind == Kind::kConstant) return positions(op);
   if (!has_time) {
     if (has(Kind::kUniform)) refuse(op, "reads all steps of the sequence at once");
     return plain(op, kind_without_time(op, operands));
   }
-  if (has(Kind::kLast)) refuse(op, "reads a last step, or a loop's last carry, at steps before the last one");
+  if (has(Kind::kLast)) refuse(op, "{}", kLastEarlier);
   if (is_count(op)) return count(op);
   if (ir::traits_of(op.code).calls_out) return external(op);
-  if (is_along_time(op, operands)) return along_time(op, operands);
+  if (is_along) return along_time(op, operands);
   define_uniform(op, operands);
 }
 

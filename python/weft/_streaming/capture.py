@@ -241,8 +241,8 @@ class _Whole:
                 continue
             if not template.matches(run.recording):
                 return False
-            tried.append((size + more, run.recording.words))
-        if len(tried) < 2 or self._gives_for(_not_from_end(*tried[0], *tried[-1]), whole):
+            tried.append((size + more, run.recording))
+        if len(tried) < 2 or self._gives_for(_not_from_end(tried[0], tried[-1]), whole):
             return False
         self.proved = template
         return True
@@ -357,11 +357,12 @@ class _Whole:
         return next(int(traced.sizes[i][dim]) for i, dim in enumerate(self.dims) if dim is not None)
 
 
-def _not_from_end(steps: int, words: Sequence[int], other_steps: int, other: Sequence[int]) -> int:
+def _not_from_end(first: tuple[int, _C.StepRecording], last: tuple[int, _C.StepRecording]) -> int:
     """The largest number of steps at which a place that two records count from the end isn't counted so: 3 for
     -(T - 3), which for 3 steps or fewer is a place from the front. 0 if there is no such place."""
-    pairs = zip(words, other, strict=True)
-    return max((steps + a * (other_steps - steps) // (a - b) for a, b in pairs if b < a < 0), default=0)
+    (steps, one), (more, other) = first, last
+    pairs = zip(one.words, other.words, strict=True)
+    return max((steps + a * (more - steps) // (a - b) for a, b in pairs if b < a < 0), default=0)
 
 
 def _is_number(value: Any) -> bool:

@@ -327,6 +327,8 @@ std::vector<Op> Separation::rewritten_end(const Op& op) {
 }  // namespace
 
 std::optional<Program> separate_writes(const Program& program) {
+  const auto is_join = [](const Op& op) { return ir::is_join(op.code); };
+  if (std::ranges::count_if(program.body.ops, is_join) < kShortestChain) return std::nullopt;
   Program separated = program;
   if (!Separation(separated).run()) return std::nullopt;
   return separated;
